@@ -1,0 +1,117 @@
+# Neuron. `make run` and `make test` are all that a newcomer needs: they install
+# what is missing, build and go. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+# Prerequisites are expanded when their rule is looked at, so that only a build
+# lists the sources.
+.SECONDEXPANSION:
+
+BUILD := build
+FUZZTIME ?= 10s
+BENCHTIME ?= 1s
+TESTFLAGS ?=
+
+# Every goal but these needs the tools. The file names the Go command to use; a
+# rule below makes it, and make starts over with it.
+ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
+include $(BUILD)/setup.mk
+endif
+GO ?= go
+
+PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance
+BINARIES := $(PROGRAMS:%=bin/%)
+PACKAGE_neuron-engine := ./engine
+PACKAGE_neuron-tracker := ./tracker-server
+PACKAGE_neuron-localnet := ./internal/cmd/localnet
+PACKAGE_neuron-acceptance := ./internal/cmd/acceptance
+
+# What a program can be made of, embedded files included.
+SOURCES = $(shell find engine tracker-server llama internal assets -type f \
+	! -name '*_test.go' ! -name '*.md' ! -path '*/testdata/*' ! -path '*/node_modules/*' 2>/dev/null)
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+.PHONY: setup
+setup: ## Check the tools again and install what is missing
+	@scripts/setup.sh $(BUILD)/setup.mk
+
+$(BUILD)/setup.mk: scripts/setup.sh go.mod
+	@scripts/setup.sh $@
+
+.PHONY: run
+run: native build ## Start a network of two nodes on this machine and keep it up
+	@bin/neuron-localnet run
+
+.PHONY: demo
+demo: native build ## Start it, ask one question, print the answer and the figures, stop
+	@bin/neuron-localnet demo
+
+.PHONY: native
+native: ## Fetch the pinned llama.cpp libraries
+	@sh llama/native/install.sh
+
+.PHONY: build
+build: $(BINARIES) ## Build the programs into bin/
+
+# Relinked when the version changes, which is when its file does.
+.PHONY: force
+$(BUILD)/version: force
+	@mkdir -p $(BUILD); v=$$(scripts/version.sh); \
+	[ "$$v" = "$$(cat $@ 2>/dev/null || true)" ] || printf '%s\n' "$$v" > $@
+
+$(BINARIES): bin/%: go.mod go.sum $(BUILD)/version $$(SOURCES)
+	@echo "build $@"
+	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
+		-ldflags "-s -w -X neuron/internal/version.stamp=$$(cat $(BUILD)/version)" -o $@ $(PACKAGE_$*)
+	@touch $@
+
+.PHONY: test
+test: native ## Vet and test everything, with the race detector
+	@scripts/setup.sh need gcc
+	$(GO) vet ./...
+	CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 15m $(TESTFLAGS) ./...
+
+.PHONY: acceptance
+acceptance: native build ## Run the acceptance criteria, one line each
+	@scripts/setup.sh need strace
+	@bin/neuron-acceptance
+
+.PHONY: lint
+lint: $(BUILD)/tools/golangci-lint $(BUILD)/tools/govulncheck ## Run the static checks
+	@GO=$(GO) scripts/lint.sh
+
+$(BUILD)/tools/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BUILD)/tools/govulncheck: PACKAGE := golang.org/x/vuln/cmd/govulncheck
+$(BUILD)/tools/%: tools/go.mod tools/go.sum
+	@echo "build $@ (once, this takes a few minutes)"
+	@mkdir -p $(@D)
+	@cd tools && $(GO) build -o ../$@ $(PACKAGE)
+	@touch $@
+
+.PHONY: fmt
+fmt: ## Format the Go files
+	@find . \( -name .git -o -name build -o -name node_modules \) -prune -o -name '*.go' -print0 | xargs -0 -r gofmt -w
+
+.PHONY: bench
+bench: native ## Run the benchmarks (BENCHTIME=1x for a quick look)
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -p 1 -timeout 30m ./...
+
+.PHONY: fuzz
+fuzz: native ## Run every fuzz target for FUZZTIME (10s)
+	@GO=$(GO) scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: cover
+cover: native ## Test coverage, in total and as build/cover.html
+	CGO_ENABLED=0 $(GO) test -p 2 -timeout 15m -coverpkg ./... -coverprofile $(BUILD)/cover.out ./...
+	@$(GO) tool cover -html $(BUILD)/cover.out -o $(BUILD)/cover.html
+	@$(GO) tool cover -func $(BUILD)/cover.out | tail -n 1
+
+.PHONY: clean
+clean: ## Remove what was built (native libraries and tools too)
+	rm -rf bin $(BUILD)

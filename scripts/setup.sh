@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# Checks for the tools that Neuron is built with and installs what is missing.
+#
+#   scripts/setup.sh OUTPUT     check all, install what may be installed, write
+#                               OUTPUT (a makefile with the Go command to use)
+#   scripts/setup.sh need TOOL  fail with the install line when TOOL is missing
+#
+# Debian and Ubuntu packages come by apt-get, as root or by a sudo that asks no
+# password. Elsewhere the exact line is printed and the exit status is 1.
+set -euo pipefail
+
+# The Go version of go.mod is the least that builds; the second one is fetched
+# where the machine has no such Go.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+go_least=$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' "$root/go.mod")
+go_fetch=$(sed -n 's/^go \(.*\)/go\1/p' "$root/go.mod")
+readonly root go_least go_fetch
+
+say() { printf '%s\n' "setup: $*" >&2; }
+
+# as_root prints the prefix that runs a command as root, or fails.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        echo ""
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        echo "sudo -n"
+    else
+        return 1
+    fi
+}
+
+# package_of names the Debian package of a tool.
+package_of() {
+    case $1 in
+    go) echo golang-go ;;
+    *) echo "$1" ;;
+    esac
+}
+
+apt_line() { echo "sudo apt-get update && sudo apt-get install -y --no-install-recommends $*"; }
+
+updated=""
+apt_install() {
+    local prefix
+    command -v apt-get >/dev/null || return 1
+    prefix=$(as_root) || return 1
+    if [ -z "$updated" ]; then
+        say "apt-get update"
+        # A broken foreign source must not stop what the others have.
+        # shellcheck disable=SC2086
+        $prefix apt-get update -qq >&2 || say "apt-get update reported errors, going on"
+        updated=yes
+    fi
+    say "apt-get install $*"
+    # shellcheck disable=SC2086
+    $prefix env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+have() {
+    case $1 in
+    ca-certificates)
+        # Other systems keep their roots elsewhere and bring them along.
+        [ "$(uname -s)" != Linux ] || [ -e /etc/ssl/certs/ca-certificates.crt ] ||
+            [ -e /etc/pki/tls/certs/ca-bundle.crt ] || [ -e /etc/ssl/cert.pem ]
+        ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+# at_least A B: version A (1.26) is B or newer.
+at_least() {
+    local a b
+    IFS=. read -r -a a <<<"$1"
+    IFS=. read -r -a b <<<"$2"
+    ((a[0] > b[0] || (a[0] == b[0] && ${a[1]:-0} >= ${b[1]:-0})))
+}
+
+# go_version prints MAJOR.MINOR of a Go command, without fetching another.
+go_version() {
+    GOTOOLCHAIN=local "$1" version 2>/dev/null | sed -n 's/^go version go\([0-9]*\.[0-9]*\).*/\1/p'
+}
+
+# find_go prints the newest Go command of the machine.
+find_go() {
+    local c v best="" best_v=0.0
+    for c in "$(command -v go || true)" /usr/local/go/bin/go /usr/lib/go-*/bin/go /usr/lib/go/bin/go "$HOME"/sdk/go*/bin/go; do
+        [ -x "$c" ] || continue
+        v=$(go_version "$c")
+        if [ -n "$v" ] && at_least "$v" "$best_v" && [ "$v" != "$best_v" ]; then
+            best=$c best_v=$v
+        fi
+    done
+    [ -n "$best" ] && echo "$best"
+}
+
+# fetch_toolchain SEED: print a Go command of $go_fetch, fetched with the Go
+# command SEED. From 1.21 on, Go does this by itself; an older one can download
+# the same module from the module proxy, checked against the checksum database.
+fetch_toolchain() {
+    local seed=$1 v os arch dir
+    v=$(go_version "$seed")
+    say "Go $v is too old, fetching $go_fetch from the module proxy"
+    if at_least "$v" 1.21; then
+        GOTOOLCHAIN=$go_fetch "$seed" version >&2 || return 1
+        dir=$(GOTOOLCHAIN=$go_fetch "$seed" env GOROOT)
+    else
+        os=$("$seed" env GOOS) arch=$("$seed" env GOARCH)
+        dir=$(cd / && GOFLAGS=-mod=mod GO111MODULE=on "$seed" mod download -json "golang.org/toolchain@v0.0.1-$go_fetch.$os-$arch" |
+            sed -n 's/^[[:space:]]*"Dir": "\(.*\)",\{0,1\}$/\1/p')
+        [ -n "$dir" ] || return 1
+        # Modules are stored without execute bits, and read-only.
+        chmod u+w "$dir/bin" "$dir/pkg/tool/${os}_$arch"
+        chmod u+x "$dir"/bin/* "$dir/pkg/tool/${os}_$arch"/*
+    fi
+    [ -x "$dir/bin/go" ] && echo "$dir/bin/go"
+}
+
+usable_go() {
+    local go
+    go=$(find_go) || return 1
+    at_least "$(go_version "$go")" "$go_least" && echo "$go"
+}
+
+setup_go() {
+    local go
+    if go=$(usable_go); then
+        echo "$go"
+        return
+    fi
+    if ! go=$(find_go); then
+        apt_install golang-go || return 1
+        go=$(find_go) || return 1
+    fi
+    if at_least "$(go_version "$go")" "$go_least"; then
+        echo "$go"
+    else
+        fetch_toolchain "$go"
+    fi
+}
+
+if [ "${1:-}" = need ]; then
+    have "$2" || {
+        say "$2 is needed here: $(apt_line "$(package_of "$2")")"
+        exit 1
+    }
+    exit 0
+fi
+
+output=${1:?usage: setup.sh OUTPUT | need TOOL}
+# npm fetches the native libraries; gcc is for the race detector; strace shows
+# which files a stage opens (make acceptance).
+missing=()
+for tool in ca-certificates git npm gcc strace; do
+    have "$tool" || missing+=("$(package_of "$tool")")
+done
+# gcc without the C library's headers cannot link.
+if [ ${#missing[@]} -gt 0 ]; then
+    for p in "${missing[@]}"; do
+        [ "$p" != gcc ] || missing+=(libc6-dev)
+    done
+    apt_install "${missing[@]}" || true
+fi
+
+fatal=()
+for tool in ca-certificates npm; do
+    have "$tool" || fatal+=("$(package_of "$tool")")
+done
+later=()
+for tool in git gcc strace; do
+    have "$tool" || later+=("$(package_of "$tool")")
+done
+if [ ${#fatal[@]} -gt 0 ]; then
+    say "missing, and it cannot be installed from here. Run this, then try again:"
+    say "  $(apt_line "${fatal[@]}" "${later[@]}")"
+    exit 1
+fi
+if [ ${#later[@]} -gt 0 ]; then
+    say "not needed to run Neuron, but for its tests: $(apt_line "${later[@]}")"
+fi
+
+go=$(setup_go) || {
+    say "no Go $go_least, and it cannot be installed from here. Run this, then try again:"
+    say "  $(apt_line golang-go)"
+    say "or install Go $go_least or newer from https://go.dev/dl/"
+    exit 1
+}
+
+mkdir -p "$(dirname "$output")"
+cat >"$output.tmp" <<MK
+# Written by scripts/setup.sh; 'make setup' makes it anew.
+GO := $go
+export GOTOOLCHAIN := local
+export PATH := $(dirname "$go"):\$(PATH)
+MK
+mv "$output.tmp" "$output"
+say "ready: $("$go" version)"
