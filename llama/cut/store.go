@@ -1,0 +1,252 @@
+package cut
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"neuron/internal/filelock"
+	"neuron/llama/family"
+	"neuron/llama/gguf"
+)
+
+// Store is a shard folder. Its methods are safe for concurrent use; loads of
+// stages that share a folder wait for each other (Prepare).
+type Store struct {
+	// Constant after Open.
+	dir   string
+	meta  *gguf.Header
+	model *family.Model
+
+	mu    sync.Mutex
+	index *Index // guarded by mu; replaced, never changed in place
+}
+
+// Open opens an existing shard folder.
+func Open(dir string) (*Store, error) {
+	x, err := readIndex(dir)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := readMeta(dir)
+	if err != nil {
+		return nil, err
+	}
+	m, err := family.Describe(meta)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrShard, err)
+	}
+	if m.Layers != x.Layers {
+		return nil, fmt.Errorf("%w: metadata has %d layers, index %d", ErrShard, m.Layers, x.Layers)
+	}
+	return &Store{dir: dir, meta: meta, model: m, index: x}, nil
+}
+
+func readMeta(dir string) (*gguf.Header, error) {
+	f, err := os.Open(filepath.Join(dir, metaName))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrShard, err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("stat: %w", err)
+	}
+	h, err := gguf.ReadHeader(f, st.Size(), gguf.DefaultLimits())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrShard, metaName, err)
+	}
+	return h, nil
+}
+
+// Model describes the whole model.
+func (s *Store) Model() *family.Model { return s.model }
+
+// Meta is the publisher's metadata, without tensors.
+func (s *Store) Meta() *gguf.Header { return s.meta }
+
+// Dir is the folder.
+func (s *Store) Dir() string { return s.dir }
+
+// Index is what the folder holds now; treat it as constant.
+func (s *Store) Index() *Index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index
+}
+
+// Progress is called with bytes done and in all; from the caller's goroutine.
+type Progress func(done, total int64)
+
+// Import copies from src what a stage for layers [first, last) needs into dir
+// and returns the store. Files that are there already are kept, so moving from
+// 4-11 to 6-13 copies only 12 and 13. id is the model's content id; a folder of
+// another model is refused.
+func Import(ctx context.Context, src *gguf.Model, id, dir string, first, last int, progress Progress) (*Store, error) {
+	m, err := family.Describe(src.Meta())
+	if err != nil {
+		return nil, err
+	}
+	if err := m.CheckRange(first, last); err != nil {
+		return nil, err
+	}
+	if m.WholeOnly != "" {
+		return nil, fmt.Errorf("%w: %s", ErrShard, m.WholeOnly)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("shard folder: %w", err)
+	}
+	lock, err := filelock.Wait(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("shard folder: %w", err)
+	}
+	defer lock.Unlock()
+
+	x, err := startIndex(dir, src, id, m.Layers)
+	if err != nil {
+		return nil, err
+	}
+	todo, total, err := missing(src, x, m, first, last)
+	if err != nil {
+		return nil, err
+	}
+	var done int64
+	for _, w := range todo {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		tensors, err := copyFile(ctx, src, filepath.Join(dir, w.file), w.tensors, x.Alignment, func(n int64) {
+			done += n
+			if progress != nil {
+				progress(done, total)
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", w.file, err)
+		}
+		x.Files[w.file] = tensors
+		// After each file, so that an interrupted import goes on where it was.
+		if err := writeIndex(dir, x); err != nil {
+			return nil, err
+		}
+	}
+	return Open(dir)
+}
+
+// startIndex reads the folder's index or begins one with the metadata file.
+func startIndex(dir string, src *gguf.Model, id string, layers int) (*Index, error) {
+	x, err := readIndex(dir)
+	switch {
+	case err == nil && x.Model == id:
+		return x, nil
+	case err == nil:
+		return nil, fmt.Errorf("%w: %s holds another model (%.12s, not %.12s)", ErrShard, dir, x.Model, id)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	tied := true
+	for _, t := range src.Tensors() {
+		if t.Name == "output.weight" {
+			tied = false
+		}
+	}
+	meta := src.Meta()
+	raw, err := gguf.EncodeHeader(withoutSplit(meta.KVs), nil, gguf.WriteOptions{Alignment: meta.Alignment})
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	if err := writeFileAtomic(filepath.Join(dir, metaName), raw); err != nil {
+		return nil, fmt.Errorf("write %s: %w", metaName, err)
+	}
+	x = &Index{Version: indexVersion, Model: id, Alignment: meta.Alignment, Layers: layers, Tied: tied, Files: map[string][]Tensor{}}
+	return x, writeIndex(dir, x)
+}
+
+func writeIndex(dir string, x *Index) error {
+	raw, err := json.MarshalIndent(x, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode index: %w", err)
+	}
+	if err := writeFileAtomic(filepath.Join(dir, indexName), append(raw, '\n')); err != nil {
+		return fmt.Errorf("write %s: %w", indexName, err)
+	}
+	return nil
+}
+
+type fileWork struct {
+	file    string
+	tensors []gguf.ModelTensor
+}
+
+// missing groups the tensors that the range needs by file, in the publisher's
+// order, without files that the folder has.
+func missing(src *gguf.Model, x *Index, m *family.Model, first, last int) ([]fileWork, int64, error) {
+	var out []fileWork
+	var total int64
+	at := map[string]int{}
+	for _, t := range src.Tensors() {
+		need, err := needed(t.Name, x.Tied, m, first, last)
+		if err != nil {
+			return nil, 0, err
+		}
+		file := fileOf(t.Name)
+		if !need || x.Files[file] != nil {
+			continue
+		}
+		n, err := t.Bytes()
+		if err != nil {
+			return nil, 0, err
+		}
+		i, ok := at[file]
+		if !ok {
+			i = len(out)
+			at[file] = i
+			out = append(out, fileWork{file: file})
+		}
+		out[i].tensors = append(out[i].tensors, t)
+		total += int64(n)
+	}
+	return out, total, nil
+}
+
+// copyFile writes one file: an empty header region, then the tensors' bytes.
+func copyFile(ctx context.Context, src *gguf.Model, path string, list []gguf.ModelTensor, align uint64, wrote func(int64)) ([]Tensor, error) {
+	infos := make([]gguf.TensorInfo, len(list))
+	for i, t := range list {
+		infos[i] = t.TensorInfo
+	}
+	infos, size, err := gguf.Layout(infos, align)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Tensor, len(list))
+	err = writeAtomic(path, func(f *os.File) error {
+		if err := f.Truncate(HeaderRegion + int64(size)); err != nil {
+			return err
+		}
+		for i, t := range list {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			data := src.Data(t)
+			sum := sha256.Sum256(data)
+			if _, err := f.WriteAt(data, HeaderRegion+int64(infos[i].Offset)); err != nil {
+				return err
+			}
+			out[i] = Tensor{
+				Name: t.Name, Dims: t.Dims, Type: uint32(t.Type), Offset: infos[i].Offset, Bytes: uint64(len(data)),
+				SHA256: hex.EncodeToString(sum[:]), SourceFile: t.File, SourceOffset: t.FileOffset,
+			}
+			wrote(int64(len(data)))
+		}
+		return nil
+	})
+	return out, err
+}

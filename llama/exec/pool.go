@@ -1,0 +1,141 @@
+package exec
+
+import (
+	"fmt"
+
+	"neuron/llama"
+)
+
+// tailRows bounds the rows of one call that get logits: one per sequence, or
+// a verify window.
+const tailRows = 64
+
+// minUBatch keeps small chunks on the kernel that full chunks use.
+const minUBatch = 64
+
+// Pool is KV state for a fixed number of sequences of equal size, and the
+// context that runs them. Sequence ids are 0 to Seqs-1.
+type Pool struct {
+	stage *Stage
+	ctx   llama.Context
+	mem   llama.Memory
+	batch *llama.Batch
+	abort *llama.AbortSlot
+	slot  *llama.EvalSlot
+	tap   tap
+
+	cells, seqs int
+	exits       bool // has the callback: may stop before the model's end
+}
+
+// NewPool makes a pool; it touches all its memory. exits says whether calls
+// will stop at a layer (every call of a stage that is not the tail does). The
+// tail's own pool has no callback, which would cost time at every node.
+func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
+	if cells < 1 || seqs < 1 || seqs > 256 {
+		return nil, fmt.Errorf("%w: pool of %d sequences with %d cells", ErrBatch, seqs, cells)
+	}
+	if !exits && !s.Tail() {
+		return nil, fmt.Errorf("%w: only the tail runs to the end", ErrBatch)
+	}
+	p := &Pool{stage: s, cells: cells, seqs: seqs, exits: exits}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if p.abort, err = llama.NewAbortSlot(); err != nil {
+		return nil, err
+	}
+	rows := max(s.cfg.ChunkRows, minUBatch)
+	outputs := min(tailRows, rows)
+	if exits {
+		p.tap.name = s.cfg.ExitNode
+		if p.slot, err = llama.NewEvalSlot(&p.tap); err != nil {
+			return nil, err
+		}
+		outputs = rows
+	}
+	p.ctx, err = llama.NewContext(s.model, llama.ContextParams{
+		NCtx: uint32(cells * seqs), NBatch: uint32(rows), NUBatch: uint32(rows), NSeqMax: uint32(seqs),
+		NOutputsMax: uint32(outputs), Threads: s.cfg.Threads, ThreadsBatch: s.cfg.Threads,
+		Eval: p.slot, Abort: p.abort, NoPerf: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.threads != 0 {
+		if err := p.ctx.AttachPool(s.threads, s.threads); err != nil {
+			return nil, err
+		}
+	}
+	p.mem = p.ctx.Memory()
+	width := s.width
+	if s.Head() {
+		width = 0
+	}
+	if p.batch, err = llama.NewBatch(rows, width); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close frees the pool's memory. Nil parts of a half-made pool are skipped.
+func (p *Pool) Close() {
+	if p.batch != nil {
+		p.batch.Free()
+	}
+	if p.ctx != 0 {
+		p.ctx.Free()
+	}
+	if p.slot != nil {
+		p.slot.Release()
+	}
+	if p.abort != nil {
+		p.abort.Release()
+	}
+}
+
+// Cells is the size of one sequence, Seqs their number.
+func (p *Pool) Cells() int { return p.cells }
+
+// Seqs is the number of sequences.
+func (p *Pool) Seqs() int { return p.seqs }
+
+// Exits reports whether the pool's calls stop at a layer.
+func (p *Pool) Exits() bool { return p.exits }
+
+// Clear forgets everything of a sequence.
+func (p *Pool) Clear(seq int) error {
+	if seq < 0 || seq >= p.seqs {
+		return fmt.Errorf("%w: sequence %d of %d", ErrBatch, seq, p.seqs)
+	}
+	p.mem.SeqRm(int32(seq), -1, -1)
+	return nil
+}
+
+// Truncate forgets the positions from pos on. A model with sliding layers
+// refuses (ErrWindow) to go back further than its window still reaches.
+func (p *Pool) Truncate(seq int, pos int32) error {
+	if seq < 0 || seq >= p.seqs || pos < 0 {
+		return fmt.Errorf("%w: truncate sequence %d to %d", ErrBatch, seq, pos)
+	}
+	// The row at pos attends to window-1 positions before it; the library gives
+	// no error when their cells have been used again (swa_full is false).
+	if window := int32(p.stage.model.NSWA()); window > 0 && pos > 0 {
+		if oldest := p.mem.SeqPosMin(int32(seq)); oldest > max(0, pos-window+1) {
+			return fmt.Errorf("%w: back to %d, kept from %d", ErrWindow, pos, oldest)
+		}
+	}
+	if !p.mem.SeqRm(int32(seq), pos, -1) {
+		return fmt.Errorf("%w: this model's memory cannot forget single positions", ErrBatch)
+	}
+	return nil
+}
+
+// Abort interrupts the running call from another goroutine, or (false) allows
+// calls again.
+func (p *Pool) Abort(on bool) { p.abort.Set(on) }
+
+// Context gives the handle for samplers on the tail.
+func (p *Pool) Context() llama.Context { return p.ctx }

@@ -1,0 +1,371 @@
+package family_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"neuron/llama/family"
+	"neuron/llama/gguf"
+)
+
+// keys are metadata under test: an architecture's own keys go without prefix.
+type keys map[string]gguf.Value
+
+// plain is a llama of 8 layers, width 256, 4 heads of 64 and 2 for the cache.
+func plain() keys {
+	return keys{
+		"block_count": gguf.U32(8), "embedding_length": gguf.U32(256), "context_length": gguf.U32(2048),
+		"attention.head_count": gguf.U32(4), "attention.head_count_kv": gguf.U32(2), "vocab_size": gguf.U32(512),
+	}
+}
+
+func (k keys) with(more keys) keys {
+	out := keys{}
+	for _, m := range []keys{k, more} {
+		for key, v := range m {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+func (k keys) without(key string) keys {
+	out := k.with(nil)
+	delete(out, key)
+	return out
+}
+
+func (k keys) header(arch string) *gguf.Header {
+	h := &gguf.Header{Version: 3, Alignment: 32, KVs: []gguf.KV{{Key: gguf.ArchitectureKey, Value: gguf.String(arch)}}}
+	for key, v := range k {
+		if !strings.HasPrefix(key, "tokenizer.") && !strings.HasPrefix(key, "general.") {
+			key = arch + "." + key
+		}
+		h.KVs = append(h.KVs, gguf.KV{Key: key, Value: v})
+	}
+	return h
+}
+
+func describe(t *testing.T, arch string, k keys) *family.Model {
+	t.Helper()
+	m, err := family.Describe(k.header(arch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	type figures struct {
+		Name                                 string
+		Layers, Embd, Vocab, Context, Window int
+		Whole                                bool
+		Cell                                 int64
+	}
+	base := figures{Name: "llama", Layers: 8, Embd: 256, Vocab: 512, Context: 2048, Cell: 8 * 2 * 128 * 2}
+	with := func(change func(*figures)) figures {
+		f := base
+		change(&f)
+		return f
+	}
+	tests := []struct {
+		name string
+		arch string
+		keys keys
+		want figures
+	}{
+		{"plain", "llama", plain(), base},
+		{"named", "llama", plain().with(keys{"general.name": gguf.String("My model")}), with(func(f *figures) { f.Name = "My model" })},
+		{"name of another type", "llama", plain().with(keys{"general.name": gguf.U8(1)}), base},
+		{"token list before vocab_size", "llama", plain().with(keys{"tokenizer.ggml.tokens": gguf.Strings([]string{"a", "b", "c"})}),
+			with(func(f *figures) { f.Vocab = 3 })},
+		{"no vocabulary", "llama", plain().without("vocab_size"), with(func(f *figures) { f.Vocab = 0 })},
+		{"any integer type", "llama", plain().with(keys{"block_count": gguf.I64(8), "embedding_length": gguf.U16(256)}), base},
+		{"no key-value heads means all", "llama", plain().without("attention.head_count_kv"), with(func(f *figures) { f.Cell *= 2 })},
+		{"heads per layer", "llama", plain().with(keys{"attention.head_count_kv": gguf.I32s([]int32{2, 2, 2, 2, 0, 0, 1, 1})}),
+			with(func(f *figures) { f.Cell = (4*2 + 2) * 128 * 2 })},
+		{"longer arrays have entries of other layers", "llama", plain().with(keys{"attention.head_count_kv": gguf.U32s(slices.Repeat([]uint32{1}, 9))}),
+			with(func(f *figures) { f.Cell /= 2 })},
+		{"head sizes", "llama", plain().with(keys{"attention.key_length": gguf.U32(128), "attention.value_length": gguf.U32(32)}),
+			with(func(f *figures) { f.Cell = 8 * 2 * 160 * 2 })},
+		{"no heads in the first layer", "llama", plain().with(keys{
+			"attention.head_count": gguf.U32s([]uint32{0, 4, 4, 4, 4, 4, 4, 4}), "attention.key_length": gguf.U32(64), "attention.value_length": gguf.U32(64),
+		}), base},
+		{"experts", "llama", plain().with(keys{"expert_count": gguf.U32(8)}), with(func(f *figures) { f.Whole = true })},
+		{"qwen2", "qwen2", plain(), with(func(f *figures) { f.Name = "qwen2" })},
+		{"qwen3", "qwen3", plain(), with(func(f *figures) { f.Name = "qwen3" })},
+		{"gemma3", "gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(512)}), with(func(f *figures) { f.Name, f.Window = "gemma3", 512 })},
+		{"gemma3 of 62 layers", "gemma3", plain().with(keys{"block_count": gguf.U32(62)}),
+			with(func(f *figures) { f.Name, f.Layers, f.Whole, f.Cell = "gemma3", 62, true, 62*2*128*2 })},
+		{"gemma3 with an array that the library ignores", "gemma3",
+			plain().with(keys{"attention.sliding_window": gguf.U32(512), "attention.sliding_window_pattern": gguf.Bools(make([]bool, 8))}),
+			with(func(f *figures) { f.Name, f.Window, f.Whole = "gemma3", 512, true })},
+		{"gemma3 with an array of what the library does", "gemma3",
+			plain().with(keys{"attention.sliding_window": gguf.U32(512), "attention.sliding_window_pattern": gguf.Bools([]bool{true, true, true, true, true, false, true, true})}),
+			with(func(f *figures) { f.Name, f.Window = "gemma3", 512 })},
+		{"unknown family", "mamba2", plain(), with(func(f *figures) { f.Name, f.Whole, f.Cell = "mamba2", true, 0 })},
+		{"unknown family without heads", "rwkv7", plain().without("attention.head_count"), with(func(f *figures) { f.Name, f.Whole, f.Cell = "rwkv7", true, 0 })},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := describe(t, tt.arch, tt.keys)
+			got := figures{m.Name, m.Layers, m.Embd, m.Vocab, m.Context, m.Window, m.WholeOnly != "", m.KVBytesPerCell(0, m.Layers, 2)}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Error(d)
+			}
+			if m.Arch != tt.arch {
+				t.Errorf("architecture %q", m.Arch)
+			}
+		})
+	}
+}
+
+func TestUnknownFamilyIsWholeOnlyWithASentence(t *testing.T) {
+	t.Parallel()
+	m := describe(t, "mamba2", plain())
+	for _, part := range append([]string{`"mamba2"`, "not certified"}, family.Certified()...) {
+		if !strings.Contains(m.WholeOnly, part) {
+			t.Errorf("%q does not mention %s", m.WholeOnly, part)
+		}
+	}
+	if m.Family().Arch != "" {
+		t.Errorf("family %q", m.Family().Arch)
+	}
+	if err := m.CheckRange(0, 8); err != nil {
+		t.Errorf("the whole model: %v", err)
+	}
+	if err := m.CheckRange(0, 4); !errors.Is(err, family.ErrModel) || !strings.Contains(err.Error(), m.WholeOnly) {
+		t.Errorf("a part: %v", err)
+	}
+	if got := m.Exits(0, 8); !slices.Equal(got, []int{8}) {
+		t.Errorf("exits %v", got)
+	}
+}
+
+func TestDescribeRefusesHostileMetadata(t *testing.T) {
+	t.Parallel()
+	huge := gguf.U64(math.MaxUint64)
+	tests := map[string]keys{
+		"no layers":        plain().without("block_count"),
+		"zero layers":      plain().with(keys{"block_count": gguf.U32(0)}),
+		"too many layers":  plain().with(keys{"block_count": gguf.U32(513)}),
+		"huge layers":      plain().with(keys{"block_count": huge}),
+		"negative layers":  plain().with(keys{"block_count": gguf.I32(-1)}),
+		"layers as text":   plain().with(keys{"block_count": gguf.String("8")}),
+		"layers as float":  plain().with(keys{"block_count": gguf.F32(8)}),
+		"layers as array":  plain().with(keys{"block_count": gguf.U32s([]uint32{8})}),
+		"no width":         plain().without("embedding_length"),
+		"huge width":       plain().with(keys{"embedding_length": gguf.U32(65537)}),
+		"no context":       plain().without("context_length"),
+		"huge context":     plain().with(keys{"context_length": huge}),
+		"no heads":         plain().without("attention.head_count"),
+		"huge heads":       plain().with(keys{"attention.head_count": huge}),
+		"negative heads":   plain().with(keys{"attention.head_count_kv": gguf.I64(-2)}),
+		"short array":      plain().with(keys{"attention.head_count_kv": gguf.I32s([]int32{1, 1})}),
+		"empty array":      plain().with(keys{"attention.head_count": gguf.I32s(nil)}),
+		"hostile entry":    plain().with(keys{"attention.head_count_kv": gguf.I64s([]int64{1, 1, 1, 1, 1, 1, 1, math.MinInt64})}),
+		"array of floats":  plain().with(keys{"attention.head_count": gguf.F32s(make([]float32, 8))}),
+		"array of text":    plain().with(keys{"attention.head_count": gguf.Strings(make([]string, 8))}),
+		"heads as text":    plain().with(keys{"attention.head_count": gguf.String("4")}),
+		"huge head":        plain().with(keys{"attention.key_length": huge}),
+		"huge value head":  plain().with(keys{"attention.value_length": gguf.U32(4097)}),
+		"huge vocabulary":  plain().with(keys{"vocab_size": huge}),
+		"negative experts": plain().with(keys{"expert_count": gguf.I32(-1)}),
+		"window as text":   plain().with(keys{"attention.sliding_window": gguf.String("x")}),
+		"zero period":      plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.U32(0)}),
+		"huge period":      plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": huge}),
+		"period as text":   plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.String("x")}),
+	}
+	for name, k := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := family.Describe(k.header("gemma3"))
+			if !errors.Is(err, family.ErrModel) {
+				t.Errorf("error %v, want ErrModel (model %+v)", err, m)
+			}
+		})
+	}
+	if _, err := family.Describe(&gguf.Header{}); !errors.Is(err, family.ErrModel) {
+		t.Errorf("empty header: %v", err)
+	}
+	if _, err := family.Describe(&gguf.Header{KVs: []gguf.KV{{Key: gguf.ArchitectureKey, Value: gguf.U8(1)}}}); !errors.Is(err, family.ErrModel) {
+		t.Errorf("architecture of another type: %v", err)
+	}
+}
+
+func TestCheckRangeAndExits(t *testing.T) {
+	t.Parallel()
+	m := describe(t, "llama", plain())
+	for a := -1; a <= 9; a++ {
+		for b := -1; b <= 9; b++ {
+			err := m.CheckRange(a, b)
+			if legal := 0 <= a && a < b && b <= 8; (err == nil) != legal || err != nil && !errors.Is(err, family.ErrModel) {
+				t.Errorf("%d-%d: %v", a, b, err)
+			}
+		}
+	}
+	if got := m.Exits(4, 8); !slices.Equal(got, []int{5, 6, 7, 8}) {
+		t.Errorf("exits %v", got)
+	}
+	if got := m.KVBytesPerCell(4, 6, 1); got != 2*2*128 {
+		t.Errorf("%d bytes per cell", got)
+	}
+	for _, g := range [][2]int{{0, 62}, {1, 63}} {
+		long := describe(t, "gemma3", plain().with(keys{"block_count": gguf.U32(70)}))
+		if err := long.CheckRange(g[0], g[1]); !errors.Is(err, family.ErrModel) {
+			t.Errorf("gemma3 stage of 62 layers: %v", err)
+		}
+	}
+}
+
+// TestSlidingRanges lists the legal stages of a Gemma 3 with 14 layers, of
+// which 5 and 11 see everything.
+func TestSlidingRanges(t *testing.T) {
+	t.Parallel()
+	m := describe(t, "gemma3", plain().with(keys{"block_count": gguf.U32(14), "attention.sliding_window": gguf.U32(64)}))
+	for i := range 14 {
+		if m.Sliding(i) != (i != 5 && i != 11) {
+			t.Errorf("layer %d slides: %v", i, m.Sliding(i))
+		}
+	}
+	periods := map[string]int{} // of the legal stages
+	for a := range 14 {
+		for b := a + 1; b <= 14; b++ {
+			if m.CheckRange(a, b) == nil {
+				periods[fmt.Sprintf("%d-%d", a, b)], _ = m.Period(a, b)
+			}
+		}
+	}
+	for name, want := range map[string]int{
+		"0-14": 6, "0-6": 6, "6-14": 6, "6-12": 6, "0-3": 4, "2-7": 4, "4-7": 2, "12-14": 3, "0-1": 2,
+		"5-6": 0, "5-7": 0, "5-14": 0, "4-14": 0, "4-8": 0, "2-14": 0, "11-12": 0, "11-14": 0,
+	} {
+		if periods[name] != want {
+			t.Errorf("%s: period %d, want %d (0: not legal)", name, periods[name], want)
+		}
+	}
+	other := describe(t, "gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.U32(2)}))
+	if other.Sliding(1) || !other.Sliding(2) {
+		t.Error("the stated period is not used")
+	}
+	none := describe(t, "gemma3", plain())
+	if none.Sliding(0) || none.CheckRange(5, 6) != nil {
+		t.Error("a model without a window has no sliding layers, and any cut")
+	}
+	if _, ok := none.Period(0, 8); ok {
+		t.Error("a model without a window has no period")
+	}
+}
+
+func TestCertifiedIsSortedAndComplete(t *testing.T) {
+	t.Parallel()
+	list := family.Certified()
+	if !slices.IsSorted(list) || len(list) == 0 {
+		t.Errorf("certified %v", list)
+	}
+	for _, arch := range list {
+		f, ok := family.Lookup(arch)
+		if !ok || f.Arch != arch || f.Exit == "" {
+			t.Errorf("%s: %+v, %v", arch, f, ok)
+		}
+		if (f.SlidingPeriod > 0 || len(f.ForbiddenLengths) > 0) && f.Why == "" {
+			t.Errorf("%s is special without a reason", arch)
+		}
+	}
+}
+
+// FuzzDescribe reads arbitrary files: whatever a header holds, the answer is an
+// error or a model within the limits, whose methods hold for every range.
+func FuzzDescribe(f *testing.F) {
+	for _, seed := range []struct {
+		arch string
+		keys keys
+	}{
+		{"llama", plain()},
+		{"gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.U32(3)})},
+		{"qwen2", plain().with(keys{"attention.head_count_kv": gguf.I32s([]int32{2, 2, 2, 2, 0, 0, 1, 1})})},
+		{"other", plain()},
+	} {
+		f.Add(encode(f, seed.keys.header(seed.arch)))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		h, err := gguf.ReadHeader(bytes.NewReader(raw), int64(len(raw)), gguf.DefaultLimits())
+		if err != nil {
+			return
+		}
+		m, err := family.Describe(h)
+		if err != nil {
+			if !errors.Is(err, family.ErrModel) || m != nil {
+				t.Fatalf("error %v with model %v", err, m)
+			}
+			return
+		}
+		if m.Layers < 1 || m.Layers > 512 || m.Embd < 1 || m.Embd > 65536 || m.Context < 1 || m.Vocab < 0 || m.Window < 0 || m.Name == "" {
+			t.Fatalf("model %+v", m)
+		}
+		if m.CheckRange(0, m.Layers) != nil {
+			t.Fatal("the whole model is not legal")
+		}
+		for _, r := range [][2]int{{0, m.Layers}, {0, (m.Layers + 1) / 2}, {m.Layers / 2, m.Layers}, {m.Layers - 1, m.Layers}} {
+			if n := m.KVBytesPerCell(r[0], r[1], 2); n < 0 || n > 1<<40 {
+				t.Fatalf("%d bytes per cell", n)
+			}
+			if e := m.Exits(r[0], r[1]); len(e) == 0 || e[len(e)-1] != r[1] {
+				t.Fatalf("exits %v of %v", e, r)
+			}
+			if err := m.CheckRange(r[0], r[1]); err == nil && r[1]-r[0] < m.Layers && m.WholeOnly != "" {
+				t.Fatal("a whole-only model was cut")
+			}
+		}
+	})
+}
+
+func encode(tb testing.TB, h *gguf.Header) []byte {
+	tb.Helper()
+	slices.SortFunc(h.KVs, func(a, b gguf.KV) int { return strings.Compare(a.Key, b.Key) })
+	raw, err := gguf.EncodeHeader(h.KVs, nil, gguf.WriteOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}
+
+// TestCorpus writes the committed corpus when asked to and checks else that it
+// is there: hostile headers of this file as fuzzing seeds.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	hostile := map[string]keys{
+		"huge-layers":  plain().with(keys{"block_count": gguf.U64(math.MaxUint64)}),
+		"short-array":  plain().with(keys{"attention.head_count_kv": gguf.I32s([]int32{1, 1})}),
+		"text-heads":   plain().with(keys{"attention.head_count": gguf.String("4")}),
+		"bool-pattern": plain().with(keys{"attention.sliding_window": gguf.U32(8), "attention.sliding_window_pattern": gguf.Bools([]bool{true})}),
+		"zero-heads":   plain().with(keys{"attention.head_count": gguf.U32(0)}),
+		"no-heads":     plain().without("attention.head_count"),
+		"many-experts": plain().with(keys{"expert_count": gguf.U32(8)}),
+		"sixty-two":    plain().with(keys{"block_count": gguf.U32(62)}),
+	}
+	for name, k := range hostile {
+		path := filepath.Join("testdata", "fuzz", "FuzzDescribe", name)
+		want := fmt.Sprintf("go test fuzz v1\n[]byte(%q)\n", encode(t, k.header("gemma3")))
+		if os.Getenv("NEURON_UPDATE") != "" {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %v, or another content (NEURON_UPDATE=1 writes it)", path, err)
+		}
+	}
+}
