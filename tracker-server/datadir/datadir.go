@@ -1,0 +1,121 @@
+// Package datadir owns the tracker's data folder: it creates it, makes sure
+// that it can be written, and keeps every other process out while it is open.
+//
+// All parts of the tracker that write files may import it. It knows nothing of
+// what the files hold.
+package datadir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"neuron/engine/protocol"
+)
+
+const lockName = "tracker.lock"
+
+// Dir is an open data folder. It is safe for concurrent use.
+type Dir struct {
+	path string
+	lock *os.File
+}
+
+// Open creates path (mode 0700) when it is missing, checks that it can be
+// written, and takes the folder's lock. Errors: data_folder, disk_full,
+// already_running.
+func Open(path string) (*Dir, error) {
+	if path == "" {
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "no data folder is given")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, Coded(err, "find data folder "+path)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return nil, Coded(err, "create data folder "+abs)
+	}
+	f, err := os.OpenFile(filepath.Join(abs, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, Coded(err, "open the lock of data folder "+abs)
+	}
+	if err := lockFile(f); err != nil {
+		f.Close()
+		if errors.Is(err, errLocked) {
+			return nil, protocol.Errorf(protocol.CodeAlreadyRunning, "another tracker uses the data folder %s", abs)
+		}
+		return nil, Coded(err, "lock data folder "+abs)
+	}
+	d := &Dir{path: abs, lock: f}
+	if err := d.probe(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// probe writes a few bytes, so that a full disk shows at the start and with
+// its own code.
+func (d *Dir) probe() error {
+	if err := d.WriteFile(".probe", make([]byte, 4096)); err != nil {
+		return err
+	}
+	if err := os.Remove(d.File(".probe")); err != nil {
+		return Coded(err, "write data folder "+d.path)
+	}
+	return nil
+}
+
+// Path is the folder's absolute path.
+func (d *Dir) Path() string { return d.path }
+
+// File is the path of a file in the folder.
+func (d *Dir) File(name string) string { return filepath.Join(d.path, name) }
+
+// WriteFile replaces a file of the folder in one step, mode 0600: after a
+// crash it holds the old content or the new, never a part.
+func (d *Dir) WriteFile(name string, data []byte) error {
+	f, err := os.CreateTemp(d.path, name+".tmp-*") // CreateTemp makes it 0600
+	if err != nil {
+		return Coded(err, "write "+d.File(name))
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), d.File(name))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return Coded(err, "write "+d.File(name))
+	}
+	return nil
+}
+
+// Close gives the folder back. The lock file stays: removing it would let two
+// processes lock two different files of the same name.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+// Coded turns an operating system error into one with a stable code that a
+// person can act on.
+func Coded(err error, op string) error {
+	var coded *protocol.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &coded):
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return protocol.Errorf(protocol.CodeDiskFull, "%s: no space left: %w", op, err)
+	case errors.Is(err, fs.ErrPermission):
+		return protocol.Errorf(protocol.CodeDataFolder, "%s: this user may not write there: %w", op, err)
+	default:
+		return protocol.Errorf(protocol.CodeDataFolder, "%s: %w", op, err)
+	}
+}

@@ -1,0 +1,304 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"slices"
+	"sync"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/tracker-server/channel"
+	"neuron/tracker-server/registry"
+	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/store"
+)
+
+// peer is what the core needs of a connection. Its methods never block, so
+// they may be called under the lock.
+type peer interface {
+	Node() protocol.NodeID
+	Hello() *protocol.Hello
+	Epoch() uint64
+	Send(*protocol.Envelope) bool
+	SendError(id uint64, err *protocol.Error)
+	Refuse(err *protocol.Error, retryAfter int)
+}
+
+// peerKey: one engine may be connected once as node and once as gateway.
+type peerKey struct {
+	id   protocol.NodeID
+	role protocol.Role
+}
+
+// core holds the tracker's state. Nothing waits for disk or network under mu.
+type core struct {
+	o       Options
+	key     ed25519.PrivateKey
+	store   store.Store
+	metrics *metrics
+	kick    chan struct{} // wakes the persister; capacity 1
+
+	mu    sync.Mutex
+	reg   *registry.Registry
+	table *sessions.Table
+	peers map[peerKey]peer
+	dirty map[protocol.SessionID]store.Session // to be written
+	// What the newest round of peer lists was made from, and when.
+	peersVersion uint64
+	peersAt      time.Time
+}
+
+func newCore(o Options, key ed25519.PrivateKey, st store.Store) *core {
+	c := &core{
+		o: o, key: key, store: st, kick: make(chan struct{}, 1),
+		reg: registry.New(o.registryConfig()), table: sessions.New(o.sessionsConfig()),
+		peers: make(map[peerKey]peer), dirty: make(map[protocol.SessionID]store.Session),
+	}
+	c.metrics = newMetrics(c)
+	return c
+}
+
+// restore takes back the sessions that lived when the tracker stopped.
+func (c *core) restore(ctx context.Context) error {
+	live, err := c.store.LiveSessions(ctx)
+	if err != nil {
+		return err
+	}
+	now := c.o.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rec := range live {
+		s, err := fromStore(rec)
+		if err != nil {
+			c.o.Logger.Warn("a stored session cannot be read", "session", rec.ID, "err", err)
+			continue
+		}
+		c.table.Restore(now, s)
+		for i, h := range s.Lease.Hops {
+			c.reg.Promise(h.Node, s.Lease.Session, s.Lease.Model, h.Use.First, s.KVBytes[i])
+			if s.Phase == protocol.PhasePrefill || s.Phase == protocol.PhaseDecode {
+				c.reg.Confirm(h.Node, s.Lease.Session, time.Time{})
+			}
+		}
+	}
+	if len(live) > 0 {
+		c.o.Logger.Info("took back running sessions", "count", len(live))
+	}
+	return nil
+}
+
+// admit gives a new connection its epoch.
+func (c *core) admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID) (*protocol.Welcome, error) {
+	if err := registry.CheckHello(h); err != nil {
+		return nil, err
+	}
+	epoch, err := c.store.NodeConnected(ctx, store.Node{
+		ID: id, Role: h.Role, Addr: h.Addr, Host: h.Host, Engine: h.Engine, Llama: h.Build.Llama, LastSeen: c.o.Now(),
+	})
+	if err != nil {
+		c.o.Logger.Error("record a connection", "node", id.Short(), "err", err)
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "the tracker cannot write its database now")
+	}
+	return &protocol.Welcome{
+		Node: id, Epoch: epoch, Tracker: c.key.Public().(ed25519.PublicKey), ReportSeconds: int(c.o.ReportEvery / time.Second),
+	}, nil
+}
+
+func keyOf(p peer) peerKey { return peerKey{p.Node(), p.Hello().Role} }
+
+func memberOf(p peer) registry.Member {
+	h := p.Hello()
+	return registry.Member{ID: p.Node(), Role: h.Role, Epoch: p.Epoch(), Addr: h.Addr, Host: h.Host, Engine: h.Engine, Build: h.Build}
+}
+
+var errSuperseded = protocol.Errorf(protocol.CodeSuperseded, "a newer connection with the same identity took over")
+
+// joined makes p the node's current connection, or refuses it when a newer one
+// was faster.
+func (c *core) joined(p peer) {
+	now := c.o.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := keyOf(p)
+	if !c.reg.Join(now, memberOf(p)) {
+		p.Refuse(errSuperseded, 0)
+		return
+	}
+	if old := c.peers[k]; old != nil {
+		old.Refuse(errSuperseded, 0)
+	}
+	c.peers[k] = p
+	c.table.DriverConnected(p.Node())
+	c.o.Logger.Info("connected", "node", p.Node().Short(), "role", k.role, "epoch", p.Epoch())
+	c.catchUpLocked(now, p)
+	c.sendPeersLocked(now, p)
+}
+
+// catchUpLocked tells a node what ended while it was away.
+func (c *core) catchUpLocked(now time.Time, p peer) {
+	for _, s := range c.table.List() {
+		if s.End == nil || s.End.Error == nil || now.Sub(s.End.At) > c.o.LeaseFor {
+			continue
+		}
+		if _, ok := s.Lease.HopOf(p.Node()); ok || s.Lease.Driver == p.Node() {
+			c.sendLocked(p, protocol.MsgEndSession, protocol.EndSession{Session: s.Lease.Session, Error: s.End.Error})
+		}
+	}
+}
+
+func (c *core) left(p peer, bye bool) {
+	now := c.o.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := keyOf(p)
+	if c.peers[k] != p {
+		return
+	}
+	delete(c.peers, k)
+	c.reg.Left(memberOf(p), bye)
+	if len(c.peersOfLocked(p.Node())) == 0 {
+		c.table.DriverLost(now, p.Node())
+	}
+	c.o.Logger.Info("disconnected", "node", k.id.Short(), "role", k.role, "epoch", p.Epoch(), "bye", bye)
+}
+
+// peersOfLocked lists a node's connections, at most one per role.
+func (c *core) peersOfLocked(id protocol.NodeID) []peer {
+	var out []peer
+	for _, role := range []protocol.Role{protocol.RoleNode, protocol.RoleGateway} {
+		if p := c.peers[peerKey{id, role}]; p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (c *core) sendLocked(p peer, k protocol.MessageKind, body any) {
+	e, err := protocol.Pack(k, 0, body)
+	if err != nil {
+		c.o.Logger.Error("encode a message", "kind", k, "err", err)
+		return
+	}
+	p.Send(e)
+}
+
+// finishLocked does what follows the end of a session: promises end, the end
+// is written, and with tell all its nodes are told.
+func (c *core) finishLocked(s sessions.Session, tell bool) {
+	code := protocol.Code("")
+	if s.End.Error != nil {
+		code = s.End.Error.Code
+	}
+	c.metrics.ended(s.Phase, code)
+	c.o.Logger.Info("session ended", "session", s.Lease.Session, "phase", s.Phase, "finish", s.End.Finish, "code", code)
+	told := map[protocol.NodeID]bool{}
+	tellNode := func(id protocol.NodeID) {
+		if told[id] || !tell {
+			return
+		}
+		told[id] = true
+		for _, p := range c.peersOfLocked(id) {
+			c.sendLocked(p, protocol.MsgEndSession, protocol.EndSession{Session: s.Lease.Session, Error: s.End.Error})
+		}
+	}
+	for _, h := range s.Lease.Hops {
+		c.reg.Release(h.Node, s.Lease.Session)
+		tellNode(h.Node)
+	}
+	tellNode(s.Lease.Driver)
+	c.writeLocked(s)
+}
+
+// writeLocked hands a session to the persister.
+func (c *core) writeLocked(s sessions.Session) {
+	rec, err := toStore(s)
+	if err != nil {
+		c.o.Logger.Error("encode a session", "session", s.Lease.Session, "err", err)
+		return
+	}
+	c.dirty[rec.ID] = rec
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// persist writes what has changed; it is called by one goroutine at a time.
+// What cannot be written stays for the next call.
+func (c *core) persist(ctx context.Context) error {
+	c.mu.Lock()
+	batch := c.dirty
+	c.dirty = make(map[protocol.SessionID]store.Session)
+	c.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	list := make([]store.Session, 0, len(batch))
+	for _, s := range batch {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b store.Session) int { return cmp.Compare(a.ID, b.ID) })
+	err := c.store.UpdateSessions(ctx, list)
+	if err != nil {
+		c.mu.Lock()
+		for id, s := range batch {
+			if _, newer := c.dirty[id]; !newer {
+				c.dirty[id] = s
+			}
+		}
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// tick does what time brings: ghosts expire, sessions are given up, peer lists
+// go out after changes.
+func (c *core) tick() {
+	now := c.o.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.reg.Expire(now) {
+		k := peerKey{m.ID, m.Role}
+		if p := c.peers[k]; p != nil && p.Epoch() == m.Epoch {
+			delete(c.peers, k)
+			if len(c.peersOfLocked(m.ID)) == 0 {
+				c.table.DriverLost(now, m.ID)
+			}
+			p.Refuse(protocol.Errorf(protocol.CodeTimeout, "no report came for a minute"), 5)
+		}
+	}
+	for _, s := range c.table.Sweep(now) {
+		c.finishLocked(s, true)
+	}
+	if v := c.reg.Version(); v != c.peersVersion && now.Sub(c.peersAt) >= peersEvery {
+		c.peersVersion, c.peersAt = v, now
+		for _, p := range c.peers {
+			c.sendPeersLocked(now, p)
+		}
+	}
+}
+
+const (
+	peersEvery = 2 * time.Second // between two rounds of peer lists
+	maxPeers   = 64
+)
+
+func (c *core) sendPeersLocked(now time.Time, p peer) {
+	if list := c.reg.Peers(now, memberOf(p), maxPeers); len(list) > 0 {
+		c.sendLocked(p, protocol.MsgPeers, protocol.Peers{Peers: list})
+	}
+}
+
+// hubHandler adapts the core to the channel package.
+type hubHandler struct{ *core }
+
+func (h hubHandler) Admit(ctx context.Context, m *protocol.Hello, id protocol.NodeID) (*protocol.Welcome, error) {
+	return h.admit(ctx, m, id)
+}
+func (h hubHandler) Joined(c *channel.Conn) { h.joined(c) }
+func (h hubHandler) Message(ctx context.Context, c *channel.Conn, e *protocol.Envelope) {
+	h.message(ctx, c, e)
+}
+func (h hubHandler) Left(c *channel.Conn, bye bool) { h.left(c, bye) }

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"neuron/engine/protocol"
+)
+
+// metrics are the tracker's figures for Prometheus. Labels come from closed
+// lists, apart from models, whose number is bounded.
+type metrics struct {
+	registry  *prometheus.Registry
+	messages  *prometheus.CounterVec
+	routeTime *prometheus.HistogramVec
+	ends      *prometheus.CounterVec
+
+	core                           *core
+	nodes, sessions, coverage, out *prometheus.Desc
+}
+
+// maxModelLabels bounds the models that have a time series.
+const maxModelLabels = 200
+
+var knownKinds = []protocol.MessageKind{
+	protocol.MsgReport, protocol.MsgRoute, protocol.MsgSession, protocol.MsgHopFailed, protocol.MsgModels, protocol.MsgError,
+}
+
+func newMetrics(c *core) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "neuron_tracker_messages_total", Help: "Control messages received, by kind."}, []string{"kind"}),
+		routeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "neuron_tracker_route_seconds", Help: "Time to find, sign and reserve a route, by result.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}}, []string{"result"}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "neuron_tracker_sessions_ended_total", Help: "Ended sessions, by phase and error code."}, []string{"phase", "code"}),
+		core:     c,
+		nodes:    prometheus.NewDesc("neuron_tracker_nodes", "Connected nodes, by state.", []string{"state"}, nil),
+		sessions: prometheus.NewDesc("neuron_tracker_sessions", "Live sessions, by phase.", []string{"phase"}, nil),
+		coverage: prometheus.NewDesc("neuron_tracker_coverage_min", "Smallest number of ready nodes over all layers of a model.", []string{"model"}, nil),
+		out:      prometheus.NewDesc("neuron_tracker_unwritten_sessions", "Sessions whose newest state is not in the database yet.", nil, nil),
+	}
+	m.registry.MustRegister(m.messages, m.routeTime, m.ends, m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.nodes
+	ch <- m.sessions
+	ch <- m.coverage
+	ch <- m.out
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	now := m.core.o.Now()
+	m.core.mu.Lock()
+	nodes, live, models, dirty := m.core.reg.Counts(now), m.core.table.Live(), m.core.reg.Models(now), len(m.core.dirty)
+	m.core.mu.Unlock()
+	for state, n := range nodes {
+		ch <- prometheus.MustNewConstMetric(m.nodes, prometheus.GaugeValue, float64(n), string(state))
+	}
+	for phase, n := range live {
+		ch <- prometheus.MustNewConstMetric(m.sessions, prometheus.GaugeValue, float64(n), string(phase))
+	}
+	for _, info := range models[:min(len(models), maxModelLabels)] {
+		ch <- prometheus.MustNewConstMetric(m.coverage, prometheus.GaugeValue, float64(slices.Min(info.Replicas)), string(info.Model))
+	}
+	ch <- prometheus.MustNewConstMetric(m.out, prometheus.GaugeValue, float64(dirty))
+}
+
+func (m *metrics) message(k protocol.MessageKind) {
+	if !slices.Contains(knownKinds, k) {
+		k = "unknown"
+	}
+	m.messages.WithLabelValues(string(k)).Inc()
+}
+
+func (m *metrics) routed(d time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = string(protocol.AsError(err).Code)
+	}
+	m.routeTime.WithLabelValues(result).Observe(d.Seconds())
+}
+
+func (m *metrics) ended(p protocol.Phase, code protocol.Code) {
+	if code != "" && !code.Known() {
+		code = "other"
+	}
+	m.ends.WithLabelValues(string(p), string(code)).Inc()
+}

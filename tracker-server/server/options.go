@@ -1,0 +1,108 @@
+// Package server is the tracker as a value: it puts registry, routing,
+// sessions, store, control channel and status page together, and owns their
+// one lock and all goroutines.
+//
+// Only the main package and tests import it. Decisions live in the pure
+// packages; this one moves data between them.
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/tracker-server/registry"
+	"neuron/tracker-server/sessions"
+)
+
+// Options configures a Server.
+type Options struct {
+	// Listen is host:port; port 0 takes a free one.
+	Listen string
+	// Data is the data folder: database, key, lock.
+	Data string
+	// TLSCert and TLSKey are PEM files; both or none.
+	TLSCert, TLSKey string
+	// Insecure allows plain HTTP on addresses other than loopback.
+	Insecure bool
+	Logger   *slog.Logger     // default: discard
+	Now      func() time.Time // default: time.Now
+
+	// ReportEvery is what nodes are told; default 5 s.
+	ReportEvery time.Duration
+	// LeaseFor is the life of a lease; default 2 h.
+	LeaseFor time.Duration
+	// MaxConns and MaxPerAddress bound the control channel; see package channel.
+	MaxConns, MaxPerAddress int
+}
+
+// KeepFor is how long ended sessions and silent nodes stay in the database.
+const KeepFor = 90 * 24 * time.Hour
+
+func (o *Options) fill() error {
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:7700"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.ReportEvery == 0 {
+		o.ReportEvery = 5 * time.Second
+	}
+	if o.LeaseFor == 0 {
+		o.LeaseFor = 2 * time.Hour
+	}
+	if o.ReportEvery < time.Second || o.ReportEvery > 20*time.Second {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "reports every %s; 1 s to 20 s are possible", o.ReportEvery)
+	}
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "a certificate needs its key, and a key its certificate")
+	}
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "listen address %q is not HOST:PORT", o.Listen)
+	}
+	if o.TLSCert == "" && !o.Insecure && !isLoopback(host) {
+		return protocol.Errorf(protocol.CodeInvalidRequest,
+			"%s is reachable from other computers: give a certificate (--tls-cert, --tls-key), or --insecure when a proxy in front does TLS", o.Listen)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func (o *Options) registryConfig() registry.Config {
+	return registry.Config{ReportEvery: o.ReportEvery, ExpireAfter: 60 * time.Second}
+}
+
+func (o *Options) sessionsConfig() sessions.Config { return sessions.DefaultConfig() }
+
+// listen opens the port with errors that help.
+func listen(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, protocol.Errorf(protocol.CodePortInUse, "another program listens on %s", addr)
+	case errors.Is(err, syscall.EACCES):
+		return nil, protocol.Errorf(protocol.CodeForbidden, "this user may not listen on %s", addr)
+	default:
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+}

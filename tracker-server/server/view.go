@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"neuron/engine/protocol"
+	"neuron/tracker-server/registry"
+	"neuron/tracker-server/routing"
+	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/web"
+)
+
+var _ web.Source = (*core)(nil)
+
+// Models implements web.Source.
+func (c *core) Models() []protocol.ModelInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reg.Models(c.o.Now())
+}
+
+// Nodes implements web.Source.
+func (c *core) Nodes() []registry.NodeView {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reg.Nodes(c.o.Now())
+}
+
+// Sessions implements web.Source.
+func (c *core) Sessions() []web.Session {
+	c.mu.Lock()
+	list := c.table.List()
+	c.mu.Unlock()
+	out := make([]web.Session, 0, len(list))
+	for i := range list {
+		out = append(out, sessionView(&list[i]))
+	}
+	return out
+}
+
+// Session implements web.Source; what memory has forgotten comes from the
+// store.
+func (c *core) Session(ctx context.Context, id protocol.SessionID) (web.Session, error) {
+	c.mu.Lock()
+	s, ok := c.table.Get(id)
+	c.mu.Unlock()
+	if !ok {
+		rec, err := c.store.Session(ctx, id)
+		if errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {
+			return web.Session{}, protocol.Errorf(protocol.CodeSessionUnknown, "session %s is not known", string(id))
+		}
+		if err != nil {
+			return web.Session{}, err
+		}
+		if s, err = fromStore(rec); err != nil {
+			return web.Session{}, err
+		}
+	}
+	return sessionView(&s), nil
+}
+
+// Explain implements web.Source.
+func (c *core) Explain(model string, r routing.Request) (*routing.Route, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	net, err := c.reg.Network(c.o.Now(), model)
+	if err != nil {
+		return nil, err
+	}
+	return routing.Find(net, r)
+}
+
+func sessionView(s *sessions.Session) web.Session {
+	v := web.Session{
+		Session: s.Lease.Session, Driver: s.Lease.Driver, Model: s.Lease.Model, Name: s.Name, Phase: s.Phase,
+		Issued: s.Lease.Issued, Expires: s.Lease.Expires, Context: s.Lease.Context, CostMicros: s.CostMicros,
+		Updated: s.Updated, End: s.End,
+	}
+	if s.Telemetry.Seq > 0 {
+		t := s.Telemetry
+		v.Telemetry = &t
+	}
+	for i, h := range s.Lease.Hops {
+		hop := web.Hop{Hop: i, Node: h.Node, Use: h.Use, ExpectedMicros: h.StepMicros, Health: "unknown"}
+		for _, t := range s.Telemetry.Route {
+			if t.Hop == i && t.Health != "" {
+				hop.Health = t.Health
+				if t.Counters.DecodeSteps > 0 {
+					hop.StepMicros = t.Counters.DecodeMicros / t.Counters.DecodeSteps
+				}
+			}
+		}
+		// A hop that takes over twice the time that its lease expects is slow,
+		// whatever the driver says.
+		if hop.Health == protocol.HealthOK && h.StepMicros > 0 && hop.StepMicros > 2*h.StepMicros {
+			hop.Health = protocol.HealthSlow
+		}
+		if s.End != nil && s.End.Error != nil && s.End.Error.Hop != nil && *s.End.Error.Hop == i {
+			hop.Health = "failed"
+		}
+		v.Hops = append(v.Hops, hop)
+	}
+	return v
+}

@@ -1,0 +1,161 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/storetest"
+)
+
+func open(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Opener {
+		path := filepath.Join(t.TempDir(), "with space?.db")
+		return func(t *testing.T) store.Store { return open(t, path) }
+	})
+}
+
+func wantCode(t *testing.T, err error, code protocol.Code) {
+	t.Helper()
+	if !errors.Is(err, &protocol.Error{Code: code}) {
+		t.Fatalf("got %v, want code %s", err, code)
+	}
+}
+
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "t.db")
+	s := open(t, path)
+	for i := range 200 {
+		x := store.Session{ID: protocol.SessionID(fmt.Sprint(i)), Lease: []byte(strings.Repeat("x", 500)), Issued: time.Unix(1, 0)}
+		if err := s.AddSession(t.Context(), x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{
+		"text":      []byte(strings.Repeat("not a database\n", 1000)),
+		"truncated": whole[:len(whole)/2],
+		"zeroed":    append(append([]byte{}, whole[:4096]...), make([]byte, len(whole)-4096)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := filepath.Join(t.TempDir(), "t.db")
+			if err := os.WriteFile(bad, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Open(t.Context(), bad)
+			wantCode(t, err, protocol.CodeDataFolder)
+			if !strings.Contains(err.Error(), "damaged") {
+				t.Errorf("the message does not help: %v", err)
+			}
+		})
+	}
+}
+
+func TestMigrations(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "t.db")
+	s := open(t, path)
+	defer s.Close()
+	all, err := loadMigrations(migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := append(append([]migration{}, all...), migration{version: len(all) + 1, name: "x.sql", sql: "CREATE TABLE extra (a TEXT); INSERT INTO extra VALUES ('1')", sum: "1"})
+	broken := append(append([]migration{}, next...), migration{version: len(next) + 1, name: "y.sql", sql: "CREATE TABLE half (a TEXT); CREATE GARBAGE", sum: "2"})
+	if err := s.apply(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.apply(t.Context(), broken); err == nil {
+		t.Fatal("a broken migration passed")
+	}
+	if _, err := s.db.Exec("SELECT * FROM half"); err == nil {
+		t.Error("half of a migration stayed")
+	}
+	if err := s.apply(t.Context(), next); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	wantCode(t, s.apply(t.Context(), all), protocol.CodeDataFolder) // written by a newer build
+	changed := append([]migration{}, next...)
+	changed[0].sum = "other"
+	wantCode(t, s.apply(t.Context(), changed), protocol.CodeDataFolder)
+	if _, err := loadMigrations(fstest.MapFS{"migrations/0002_x.sql": {}}); err == nil {
+		t.Error("a gap passed")
+	}
+}
+
+// TestKilled kills a process that writes without pause and checks that
+// everything it had reported as written is there.
+func TestKilled(t *testing.T) {
+	if path := os.Getenv("NEURON_STORE_WRITER"); path != "" {
+		s, err := Open(context.Background(), path)
+		for i := 0; err == nil; i++ {
+			err = s.AddSession(context.Background(), store.Session{ID: protocol.SessionID(fmt.Sprint(i)), Issued: time.Unix(1, 0)})
+			if _, e := s.NodeConnected(context.Background(), store.Node{ID: "n"}); e != nil {
+				err = e
+			}
+			fmt.Println(i)
+		}
+		fmt.Println("error", err)
+		return
+	}
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "t.db")
+	written := 0
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), "NEURON_STORE_WRITER="+path)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; n < 20 && lines.Scan(); n++ {
+			if _, err := fmt.Sscan(lines.Text(), &written); err != nil {
+				break // the second writer finds session 0 and stops
+			}
+		}
+		_ = cmd.Process.Kill() // SIGKILL, in the middle of a write
+		_ = cmd.Wait()
+		s := open(t, path)
+		all, err := s.Sessions(t.Context(), 1_000_000)
+		if err != nil || len(all) < written+1 {
+			t.Fatalf("%d sessions of %d, %v", len(all), written+1, err)
+		}
+		if e, err := s.NodeConnected(t.Context(), store.Node{ID: "n"}); err != nil || e < uint64(written+2) {
+			t.Fatalf("epoch %d after %d, %v", e, written+1, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
