@@ -1,0 +1,92 @@
+// Package cli is the engine's command line. Each command is a file; it turns
+// flags into options of a program or a call of a local API, and errors into a
+// sentence with a remedy. Only the engine's main imports it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"neuron/engine/protocol"
+	"neuron/internal/logging"
+	"neuron/internal/version"
+)
+
+// Exit statuses.
+const (
+	exitOK    = 0
+	exitFail  = 1
+	exitUsage = 2
+)
+
+// Main runs the command line and returns the exit status.
+func Main(ctx context.Context, args []string) int {
+	if err := version.Check(); err != nil {
+		fmt.Fprintln(os.Stderr, "neuron-engine:", err)
+		return exitFail
+	}
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		fmt.Fprintln(os.Stderr, "neuron-engine:", err)
+		return exitUsage
+	}
+	fmt.Fprintf(os.Stderr, "neuron-engine: %s (%s)\n", e.Message, e.Code)
+	if r := e.Code.Remedy(); r != "" {
+		fmt.Fprintf(os.Stderr, "What to do: %s.\n", r)
+	}
+	return exitFail
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "neuron-engine",
+		Short:         "Hold layers of a model and answer with others",
+		Version:       version.Get().String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(runCommand(), gatewayCommand(), stageCommand(), statusCommand(), modelsCommand(),
+		sessionsCommand(), chatCommand(), inspectCommand())
+	return root
+}
+
+// dataFlag adds --data, the folder that names an engine.
+func dataFlag(c *cobra.Command, p *string, what string) {
+	c.Flags().StringVar(p, "data", defaultData(), what)
+}
+
+// defaultData is the user's folder for Neuron on this system.
+func defaultData() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "neuron-data"
+	}
+	switch runtime.GOOS {
+	case "windows":
+		if d := os.Getenv("LOCALAPPDATA"); d != "" {
+			return filepath.Join(d, "Neuron")
+		}
+		return filepath.Join(home, "AppData", "Local", "Neuron")
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "Neuron")
+	}
+	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "neuron")
+	}
+	return filepath.Join(home, ".local", "share", "neuron")
+}
+
+// logs are the loggers of a program run by this command line.
+func logs() *logging.Log { return logging.FromEnv() }

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"neuron/engine/localapi"
+	"neuron/engine/protocol"
+)
+
+// local makes a command that asks the engine of --data and prints the answer
+// as a table or, with --json, whole.
+func local[T any](use, short string, ask func(context.Context, *localapi.Client) (T, error), show func(io.Writer, T) error) *cobra.Command {
+	var data string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := localapi.Dial(data)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			v, err := ask(c.Context(), client)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(c.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(v)
+			}
+			return show(c.OutOrStdout(), v)
+		},
+	}
+	dataFlag(c, &data, "data folder of the engine")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func statusCommand() *cobra.Command {
+	return local("status", "Show what the engine of this computer does",
+		func(ctx context.Context, c *localapi.Client) (*localapi.Status, error) { return c.Status(ctx) },
+		func(out io.Writer, s *localapi.Status) error {
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			fmt.Fprintf(w, "node\t%s\n", s.Node)
+			fmt.Fprintf(w, "version\t%s (llama.cpp %s)\n", s.Version, s.Llama)
+			fmt.Fprintf(w, "up\t%s\n", time.Duration(s.UptimeSec)*time.Second)
+			fmt.Fprintf(w, "tracker\t%s %s\n", s.Tracker.URL, s.Tracker.State)
+			fmt.Fprintf(w, "seam\t%s\n", s.Seam)
+			for _, x := range s.Shards {
+				fmt.Fprintf(w, "holds\t%s layers %s: %s, %.1f MB, %d sessions, %.2f ms per token\n",
+					x.Name, x.Range, x.State, float64(x.Bytes)/1e6, x.Sessions, float64(x.StepMicros)/1e3)
+			}
+			fmt.Fprintf(w, "memory\t%.0f MB used here, %.1f GB free\n", float64(s.Memory.Engine)/1e6, float64(s.Memory.Free)/1e9)
+			for _, h := range s.Health {
+				fmt.Fprintf(w, "%s\t%s (%s)", h.Severity, h.Text, h.Code)
+				if h.Remedy != "" {
+					fmt.Fprintf(w, ": %s", h.Remedy)
+				}
+				fmt.Fprintln(w)
+			}
+			return w.Flush()
+		})
+}
+
+func modelsCommand() *cobra.Command {
+	return local("models", "List the models that the engine of this computer holds",
+		func(ctx context.Context, c *localapi.Client) ([]localapi.Model, error) { return c.Models(ctx) },
+		func(out io.Writer, list []localapi.Model) error {
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "MODEL\tID\tFAMILY\tLAYERS\tHELD\tCONTEXT")
+			for _, m := range list {
+				held := "-"
+				if m.Local != nil {
+					held = m.Local.String()
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\n", m.Info.Name, m.Info.Model.Short(), m.Info.Architecture, m.Info.Layers, held, m.Info.Context)
+			}
+			return w.Flush()
+		})
+}
+
+func sessionsCommand() *cobra.Command {
+	return local("sessions", "List the sessions that run through this computer",
+		func(ctx context.Context, c *localapi.Client) ([]protocol.SessionState, error) { return c.Sessions(ctx) },
+		func(out io.Writer, list []protocol.SessionState) error {
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "SESSION\tHOP\tLAYERS\tPHASE\tPREFILL\tDECODE\tCELLS\tAGE")
+			for _, s := range list {
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d\t%d\t%d\t%s\n", s.Session, s.Hop, s.Use, s.Phase,
+					s.Counters.PrefillRows, s.Counters.DecodeRows, s.Cells, time.Since(s.Opened).Round(time.Second))
+			}
+			return w.Flush()
+		})
+}

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"neuron/engine/protocol"
+)
+
+// collectSink gathers an answer that is sent as a whole, or not at all.
+type collectSink struct {
+	w        http.ResponseWriter
+	j        *job
+	choices  []*collected
+	session  protocol.SessionID
+	sessions []protocol.Telemetry // the newest snapshot of each session
+}
+
+type collected struct {
+	text   strings.Builder
+	chat   chatLogprobs
+	plain  textLogprobs
+	offset int
+	finish protocol.FinishReason
+}
+
+func newCollectSink(w http.ResponseWriter, j *job) *collectSink {
+	s := &collectSink{w: w, j: j}
+	for range len(j.prompts) * j.p.n {
+		s.choices = append(s.choices, &collected{chat: chatLogprobs{Content: []tokenLogprob{}},
+			plain: textLogprobs{Tokens: []string{}, Logprob: []float64{}, Top: []map[string]float64{}, Offset: []int{}}})
+	}
+	return s
+}
+
+func (s *collectSink) begin(id protocol.SessionID) error {
+	if s.session == "" {
+		s.w.Header().Set("X-Neuron-Session", string(id))
+	}
+	s.session = id
+	return nil
+}
+
+func (s *collectSink) commit() error { return nil }
+func (s *collectSink) idle() error   { return nil }
+
+func (s *collectSink) text(i int, delta string, tokens []protocol.Token) error {
+	c := s.choices[i]
+	c.text.WriteString(delta)
+	switch {
+	case !s.j.p.sampler.Logprobs:
+		c.offset += utf8.RuneCountInString(delta)
+	case s.j.isChat():
+		c.chat.appendChat(tokens, s.j.p.sampler.Top)
+	default:
+		c.offset = c.plain.appendText(tokens, s.j.p.sampler.Top, c.offset)
+	}
+	return nil
+}
+
+func (s *collectSink) finish(i int, reason protocol.FinishReason) error {
+	s.choices[i].finish = reason
+	return nil
+}
+
+func (s *collectSink) telemetry(t protocol.Telemetry) error {
+	if n := len(s.sessions); n > 0 && s.sessions[n-1].Session == t.Session {
+		s.sessions[n-1] = t
+	} else if t.Session != "" {
+		s.sessions = append(s.sessions, t)
+	}
+	return nil
+}
+
+func (s *collectSink) done(u usage) error {
+	object := "text_completion"
+	if s.j.isChat() {
+		object = "chat.completion"
+	}
+	out := s.j.chunk(object)
+	for i, c := range s.choices {
+		if s.j.isChat() {
+			choice := chatChoice{Index: i, Message: chatMessage{Role: "assistant", Content: c.text.String()}, Finish: c.finish}
+			if s.j.p.sampler.Logprobs {
+				choice.Logprobs = &c.chat
+			}
+			out.Choices = append(out.Choices, choice)
+			continue
+		}
+		choice := textChoice{Index: i, Text: c.text.String(), Finish: &c.finish}
+		if s.j.p.sampler.Logprobs {
+			choice.Logprobs = &c.plain
+		}
+		out.Choices = append(out.Choices, choice)
+	}
+	out.Usage = usageJSON(u)
+	if s.j.p.telemetry {
+		out.Neuron = &neuronPart{Session: s.session}
+		if n := len(s.sessions); n > 0 {
+			out.Neuron.Telemetry = &s.sessions[n-1]
+			if n > 1 {
+				out.Neuron.Sessions = s.sessions
+			}
+		}
+	}
+	writeJSON(s.w, http.StatusOK, out)
+	return nil
+}
+
+func (s *collectSink) fail(e *protocol.Error) { writeError(s.w, e, 0) }

@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"slices"
+	"sync"
+
+	"neuron/engine/protocol"
+)
+
+// queue admits a bounded number of requests at a time, first come first
+// served, and lets a bounded number wait. It starts no goroutine.
+type queue struct {
+	maxRunning int
+	maxWaiting int
+
+	mu      sync.Mutex
+	running int
+	waiting []*ticket
+}
+
+// ticket is one request's place. Its owner must call leave.
+type ticket struct {
+	q     *queue
+	ready chan struct{} // closed when the request may run
+
+	// Under q.mu.
+	admitted bool
+	left     bool
+}
+
+// join returns a ticket, or a 429 when too many wait already.
+func (q *queue) join() (*ticket, *protocol.Error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := &ticket{q: q, ready: make(chan struct{})}
+	switch {
+	case q.running < q.maxRunning && len(q.waiting) == 0:
+		q.admitLocked(t)
+	case len(q.waiting) < q.maxWaiting:
+		q.waiting = append(q.waiting, t)
+	default:
+		return nil, protocol.Errorf(protocol.CodeRateLimited, "%d requests run and %d wait already", q.running, len(q.waiting)).With("retry_after", "5")
+	}
+	return t, nil
+}
+
+func (q *queue) admitLocked(t *ticket) {
+	q.running++
+	t.admitted = true
+	close(t.ready)
+}
+
+// position is 1 for the next to run, 0 when it runs.
+func (t *ticket) position() int {
+	t.q.mu.Lock()
+	defer t.q.mu.Unlock()
+	return slices.Index(t.q.waiting, t) + 1
+}
+
+// leave gives the place back; idempotent.
+func (t *ticket) leave() {
+	q := t.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.left {
+		return
+	}
+	t.left = true
+	if !t.admitted {
+		q.waiting = slices.DeleteFunc(q.waiting, func(o *ticket) bool { return o == t })
+		return
+	}
+	q.running--
+	for q.running < q.maxRunning && len(q.waiting) > 0 {
+		next := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		q.admitLocked(next)
+	}
+}
+
+// counts is the number of running and of waiting requests.
+func (q *queue) counts() (running, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running, len(q.waiting)
+}

@@ -1,0 +1,190 @@
+package localapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"neuron/engine/protocol"
+)
+
+// Client talks to the engine of one data folder. It is safe for concurrent use
+// and starts no goroutines but those of its connections.
+type Client struct {
+	addr Address
+	http *http.Client
+}
+
+// noEngine is what people see when there is nothing to talk to.
+func noEngine(cause error) *protocol.Error {
+	if cause == nil {
+		return protocol.Errorf(protocol.CodeUnavailable, "no engine is running with this data folder")
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "no engine is running with this data folder: %w", cause)
+}
+
+// dialTimeout bounds the check that Dial makes.
+const dialTimeout = 5 * time.Second
+
+// Dial finds the engine that runs with dataDir and asks it for its status, so
+// that a stale address file is noticed. Errors: unavailable when no engine
+// runs there, data_folder when its address file is damaged or not ours.
+func Dial(dataDir string) (*Client, error) {
+	b, err := readSmall(filepath.Join(dataDir, AddressFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, noEngine(nil)
+	}
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "read the engine's address: %w", err)
+	}
+	a, err := ParseAddress(b)
+	if err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Timeout: 2 * time.Second}
+	c := &Client{addr: *a, http: &http.Client{
+		// No proxy, and no redirect that could carry the token elsewhere.
+		Transport:     &http.Transport{DialContext: d.DialContext, MaxIdleConns: 2, IdleConnTimeout: 30 * time.Second},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	if _, err := c.Status(ctx); err != nil {
+		c.Close()
+		// Another program may have taken the port of an engine that crashed.
+		var e *protocol.Error
+		if errors.As(err, &e) && e.Code == protocol.CodeUnavailable {
+			return nil, e
+		}
+		return nil, noEngine(err)
+	}
+	return c, nil
+}
+
+// Address is where the engine listens.
+func (c *Client) Address() Address { return c.addr }
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Status asks for the engine's status.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	var s Status
+	if err := c.get(ctx, pathStatus, &s); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// Models lists the models that the engine knows.
+func (c *Client) Models(ctx context.Context) ([]Model, error) {
+	var m models
+	if err := c.get(ctx, pathModels, &m); err != nil {
+		return nil, err
+	}
+	return m.Models, nil
+}
+
+// Sessions lists the sessions that run on this node's shards.
+func (c *Client) Sessions(ctx context.Context) ([]protocol.SessionState, error) {
+	var s sessions
+	if err := c.get(ctx, pathSessions, &s); err != nil {
+		return nil, err
+	}
+	return s.Sessions, nil
+}
+
+// Shutdown asks the engine to stop; it returns when the engine has agreed.
+func (c *Client) Shutdown(ctx context.Context) error {
+	resp, err := c.do(ctx, http.MethodPost, pathShutdown)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	return nil
+}
+
+// maxAnswer bounds an answer and one event, in bytes.
+const maxAnswer = 8 << 20
+
+// Events calls f for each state change, the present state first, until ctx
+// ends (nil), f returns an error (that error), or the engine stops
+// (unavailable). f is called by the caller's goroutine.
+func (c *Client) Events(ctx context.Context, f func(Event) error) error {
+	resp, err := c.do(ctx, http.MethodGet, pathEvents)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	sc := bufio.NewScanner(resp.Body)
+	sc.Buffer(make([]byte, 64<<10), maxAnswer)
+	for sc.Scan() {
+		data, ok := bytes.CutPrefix(sc.Bytes(), []byte("data: "))
+		if !ok {
+			continue
+		}
+		var e Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return protocol.Errorf(protocol.CodeInvalidRequest, "the engine's event is malformed: %w", err)
+		}
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return noEngine(sc.Err())
+}
+
+func (c *Client) get(ctx context.Context, path string, out any) error {
+	resp, err := c.do(ctx, http.MethodGet, path)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return noEngine(err)
+	}
+	if len(b) > maxAnswer {
+		return protocol.Errorf(protocol.CodeRequestTooLarge, "the engine's answer exceeds %d bytes", maxAnswer)
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "the engine's answer is malformed: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) do(ctx context.Context, method, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.addr.URL+path, nil)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeInternal, "make the request: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.addr.Token)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, protocol.Errorf(protocol.CodeCancelled, "the request to the engine ended: %w", ctx.Err())
+		}
+		return nil, noEngine(err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // a short body is judged below
+	var eb errorBody
+	if json.Unmarshal(b, &eb) == nil && eb.Error != nil && eb.Error.Code != "" {
+		return nil, eb.Error
+	}
+	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the engine answered with status %d", resp.StatusCode)
+}

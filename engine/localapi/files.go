@@ -1,0 +1,113 @@
+package localapi
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"neuron/engine/protocol"
+)
+
+// Names in the data folder.
+const (
+	// AddressFile says where the running engine listens; it is removed when
+	// the engine stops in order, and may be stale after a crash.
+	AddressFile = "api.json"
+	// TokenFile holds the token alone, for scripts.
+	TokenFile = "api.token"
+)
+
+// tokenBytes is the size of a token before it is written as hex.
+const tokenBytes = 32
+
+// maxAddressFile bounds both files.
+const maxAddressFile = 16 << 10
+
+// newToken makes a token for this run and writes it to the token file. It is
+// never kept over a restart: a client that meets a stale address file shows its
+// token to whoever has the port by then, and that must be of no use later.
+func newToken(dir string) (string, error) {
+	raw := make([]byte, tokenBytes)
+	rand.Read(raw) // never fails (crypto/rand)
+	tok := hex.EncodeToString(raw)
+	if err := replaceFile(filepath.Join(dir, TokenFile), []byte(tok)); err != nil {
+		return "", protocol.Errorf(protocol.CodeDataFolder, "save the local API's token: %w", err)
+	}
+	return tok, nil
+}
+
+// readSmall reads a file that must be small.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxAddressFile+1))
+	if err == nil && len(b) > maxAddressFile {
+		err = errors.New("file too large")
+	}
+	return b, err
+}
+
+// replaceFile writes a file for the owner only, in one step.
+func replaceFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".api-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// ParseAddress checks the bytes of an address file: a client must not send the
+// token anywhere but to loopback, whoever wrote the file.
+func ParseAddress(b []byte) (*Address, error) {
+	bad := func(what string) (*Address, error) {
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "the file %s is damaged: %s", AddressFile, what)
+	}
+	if len(b) > maxAddressFile {
+		return bad("too large")
+	}
+	var a Address
+	if err := json.Unmarshal(b, &a); err != nil {
+		return bad("not JSON")
+	}
+	u, err := url.Parse(a.URL)
+	if err != nil || u.Scheme != "http" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || !loopbackHost(u.Host) {
+		return bad("the address is not on this computer")
+	}
+	if raw, err := hex.DecodeString(a.Token); err != nil || len(raw) != tokenBytes {
+		return bad("no token")
+	}
+	return &a, nil
+}
+
+// loopbackHost accepts the Host values that mean this computer: a literal
+// loopback address or localhost, with or without a port.
+func loopbackHost(host string) bool {
+	h := host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		h = name
+	} else if len(h) > 1 && h[0] == '[' && h[len(h)-1] == ']' {
+		h = h[1 : len(h)-1]
+	}
+	if h == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(h)
+	return ip != nil && ip.IsLoopback()
+}

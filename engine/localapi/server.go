@@ -1,0 +1,276 @@
+package localapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"neuron/engine/protocol"
+)
+
+// Options configure a Server.
+type Options struct {
+	// Dir is the data folder; it exists and is ours.
+	Dir    string
+	Source Source
+	// Listen is a loopback host:port; "" is 127.0.0.1:0.
+	Listen  string
+	Version string
+	Logger  *slog.Logger
+	// EventEvery is how often events look for a change by themselves [1 s].
+	EventEvery time.Duration
+}
+
+// Server serves the local API. It owns the goroutines of its connections;
+// Close waits for them.
+type Server struct {
+	o     Options
+	token string
+	ln    net.Listener
+	http  *http.Server
+	addr  Address
+	done  chan struct{} // closed when Serve has returned
+	stop  chan struct{} // closed by Close: events end
+
+	mu sync.Mutex
+	// Protected by mu.
+	changed chan struct{} // closed and replaced by Changed
+	closed  bool
+}
+
+// Start listens, writes the address file and serves. Errors: data_folder,
+// port_in_use, invalid_request (not a loopback address).
+func Start(o Options) (*Server, error) {
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if o.EventEvery <= 0 {
+		o.EventEvery = time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Source == nil || !loopbackHost(o.Listen) {
+		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the local API listens on loopback only, not on %.100q", o.Listen)
+	}
+	token, err := newToken(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodePortInUse, "listen for the local API: %w", err)
+	}
+	if a, ok := ln.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		ln.Close() // "localhost" of a strange hosts file
+		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "%s is not a loopback address", ln.Addr())
+	}
+	s := &Server{
+		o: o, token: token, ln: ln, done: make(chan struct{}), stop: make(chan struct{}), changed: make(chan struct{}),
+		addr: Address{URL: "http://" + ln.Addr().String(), Token: token, PID: os.Getpid(), Version: o.Version},
+	}
+	s.http = &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+	}
+	b, err := json.MarshalIndent(s.addr, "", "  ")
+	if err == nil {
+		err = replaceFile(filepath.Join(o.Dir, AddressFile), b)
+	}
+	if err != nil {
+		ln.Close()
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "write the local API's address: %w", err)
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			o.Logger.Error("local API ended", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+// Address is where the server listens.
+func (s *Server) Address() Address { return s.addr }
+
+// Changed tells the event streams to look at the Source now; it never blocks.
+func (s *Server) Changed() {
+	s.mu.Lock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.mu.Unlock()
+}
+
+func (s *Server) nextChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// Close removes the address file if it is still ours, ends the event streams
+// and waits for running requests until ctx ends. Idempotent.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if !first {
+		<-s.done
+		return nil
+	}
+	path := filepath.Join(s.o.Dir, AddressFile)
+	if b, err := readSmall(path); err == nil {
+		if a, err := ParseAddress(b); err == nil && *a == s.addr {
+			os.Remove(path)
+			os.Remove(filepath.Join(s.o.Dir, TokenFile))
+		}
+	}
+	close(s.stop)
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		s.http.Close()
+	}
+	<-s.done
+	if err != nil {
+		return protocol.Errorf(protocol.CodeTimeout, "close the local API: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, _ *http.Request) { answer(w, s.o.Source.Status()) })
+	mux.HandleFunc("GET "+pathModels, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, models{Models: s.o.Source.Models()})
+	})
+	mux.HandleFunc("GET "+pathSessions, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, sessions{Sessions: s.o.Source.Sessions()})
+	})
+	mux.HandleFunc("POST "+pathShutdown, func(w http.ResponseWriter, _ *http.Request) {
+		s.o.Logger.Info("shutdown asked for by the local API")
+		// First the order, then the answer: Close waits for this request.
+		s.o.Source.Shutdown()
+		w.WriteHeader(http.StatusAccepted)
+	})
+	mux.HandleFunc("GET "+pathEvents, s.events)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, protocol.Errorf(protocol.CodeNotFound, "no such endpoint"))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if e := s.check(r); e != nil {
+			s.o.Logger.Warn("local API request refused", "code", e.Code, "reason", e.Message)
+			refuse(w, e)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// check refuses what a web page or another user's program could send.
+func (s *Server) check(r *http.Request) *protocol.Error {
+	if !loopbackHost(r.Host) {
+		return protocol.Errorf(protocol.CodeForbidden, "the Host header does not name this computer")
+	}
+	// Our clients are programs and send neither; a browser sends Origin with
+	// every cross-site and every POST request, and Sec-Fetch-Site always.
+	if len(r.Header.Values("Origin")) > 0 {
+		return protocol.Errorf(protocol.CodeForbidden, "requests of web pages are not served")
+	}
+	if site := r.Header.Values("Sec-Fetch-Site"); len(site) > 1 || len(site) == 1 && site[0] != "none" {
+		return protocol.Errorf(protocol.CodeForbidden, "requests of web pages are not served")
+	}
+	auth := r.Header.Values("Authorization")
+	if len(auth) == 1 {
+		scheme, token, _ := strings.Cut(auth[0], " ")
+		if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1 {
+			return nil
+		}
+	}
+	return protocol.Errorf(protocol.CodeUnauthorized, "the local API needs its token")
+}
+
+func answer(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		refuse(w, protocol.AsError(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(b)
+}
+
+func refuse(w http.ResponseWriter, e *protocol.Error) {
+	b, err := json.Marshal(errorBody{e})
+	if err != nil {
+		b = []byte(`{"error":{"code":"internal","message":"internal error"}}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Code.HTTPStatus())
+	w.Write(b)
+}
+
+// keepAlive is the longest silence on an event stream.
+const keepAlive = 15 * time.Second
+
+// events sends the state as server-sent events: at once, and whenever it is
+// another than the one sent last; the uptime alone is no change.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	tick := time.NewTicker(s.o.EventEvery)
+	defer tick.Stop()
+	var last []byte
+	sent := time.Now()
+	for {
+		change := s.nextChange() // taken before the state, so that none is missed
+		e := Event{Status: s.o.Source.Status(), Sessions: s.o.Source.Sessions()}
+		key := e
+		key.Status.UptimeSec = 0
+		seen, err := json.Marshal(key)
+		if err != nil {
+			return
+		}
+		var out []byte
+		if !bytes.Equal(seen, last) {
+			b, err := json.Marshal(e)
+			if err != nil {
+				return
+			}
+			last = seen
+			out = append(append([]byte("data: "), b...), "\n\n"...)
+		} else if time.Since(sent) >= keepAlive {
+			out = []byte(": alive\n\n")
+		}
+		if out != nil {
+			rc.SetWriteDeadline(time.Now().Add(10 * time.Second))
+			if _, err := w.Write(out); err != nil {
+				return
+			}
+			if err := rc.Flush(); err != nil {
+				return
+			}
+			sent = time.Now()
+		}
+		select {
+		case <-change:
+		case <-tick.C:
+		case <-s.stop:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package program
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"neuron/engine/control"
+	"neuron/engine/gateway"
+	"neuron/engine/protocol"
+	"neuron/engine/seam"
+	"neuron/engine/session"
+	"neuron/internal/filelock"
+	"neuron/internal/identity"
+	"neuron/internal/version"
+)
+
+// GatewayOptions configure a Gateway. Zero values take the defaults in brackets.
+type GatewayOptions struct {
+	Data       string
+	Tracker    string
+	TrackerKey ed25519.PublicKey
+	// Models are GGUF files whose tokenizers and templates this gateway uses;
+	// it reads their metadata only.
+	Models []string
+	Listen string // ["127.0.0.1:0"]
+	// Key is what clients must send; "" makes one and keeps it in the data
+	// folder; "none" asks for none, on loopback only.
+	Key string
+
+	MaxActive int // sessions at a time [8]
+	MaxQueue  int // [64]
+	NativeDir string
+	Exe       string
+	Log       Log
+}
+
+// NoKey is the GatewayOptions.Key that asks for none.
+const NoKey = "none"
+
+// Gateway is a running entry to the network.
+type Gateway struct {
+	o     GatewayOptions
+	log   *slog.Logger
+	key   string
+	lock  *filelock.Lock
+	id    *identity.Identity
+	texts *texts
+	l     net.Listener
+
+	ctl     *control.Client
+	client  *seam.Client
+	peers   *peers
+	manager *session.Manager
+	api     *gateway.Gateway
+}
+
+// NewGateway takes the data folder and port and loads the tokenizers. The
+// caller must Run or Close it.
+func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if o.Log == nil {
+		o.Log = func(string) *slog.Logger { return slog.New(slog.DiscardHandler) }
+	}
+	g := &Gateway{o: o, log: o.Log("gateway")}
+	defer func() {
+		if err != nil {
+			g.release()
+		}
+	}()
+	if g.lock, err = openData(o.Data); err != nil {
+		return nil, err
+	}
+	if g.id, err = identity.LoadOrCreate(o.Data); err != nil {
+		return nil, err
+	}
+	if g.key, err = apiKey(o); err != nil {
+		return nil, err
+	}
+	if g.texts, err = newTexts(ctx, o); err != nil {
+		return nil, err
+	}
+	if g.l, err = listen(ctx, "API", o.Listen); err != nil {
+		return nil, err
+	}
+	g.client = seam.NewClient(g.id)
+	g.peers = newPeers(g.client, g.id.ID(), g.log)
+	if err := g.connect(); err != nil {
+		return nil, err
+	}
+	g.api = gateway.New(gateway.Options{
+		Backend: g.manager, Key: g.key, Logger: g.log, AllowedHosts: allowedHosts(g.l.Addr()),
+	})
+	return g, g.writeEndpoint()
+}
+
+// connect builds the way to the tracker and the session manager.
+func (g *Gateway) connect() (err error) {
+	g.ctl, err = control.New(control.Options{
+		URL: g.o.Tracker, Identity: g.id, Role: protocol.RoleGateway,
+		Build:  protocol.Build{Protocol: protocol.Version, Llama: g.texts.llama},
+		Engine: version.String(), PinnedTracker: g.o.TrackerKey, Trust: control.NewFileTrust(g.o.Data),
+		OnPeers: g.peers.set, Logger: g.o.Log("control"),
+		OnEndSession: func(id protocol.SessionID, e *protocol.Error) { g.manager.End(id, e) },
+	})
+	if err != nil {
+		return err
+	}
+	g.manager, err = session.New(session.Options{
+		Node: g.id.ID(), Hops: session.SeamHops{Client: g.client}, Router: g.ctl, Texts: g.texts,
+		RTT: g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, Logger: g.o.Log("session"),
+	})
+	return err
+}
+
+// Endpoint says how to reach the API.
+func (g *Gateway) Endpoint() Endpoint {
+	return Endpoint{
+		URL: "http://" + g.l.Addr().String() + "/v1", Key: g.key, PID: os.Getpid(),
+		Models: g.texts.names(), Version: version.String(),
+	}
+}
+
+// Connected reports whether the tracker has accepted this gateway.
+func (g *Gateway) Connected() bool { return g.ctl.Connected() }
+
+// Run serves until ctx ends or a part fails for good; nil for an ordered end.
+func (g *Gateway) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	srv := &http.Server{Handler: g.api, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if err := srv.Serve(g.l); !errors.Is(err, http.ErrServerClosed) {
+			stop(fmt.Errorf("API: %w", err))
+		}
+	})
+	parts.Go(func() {
+		if err := g.ctl.Run(ctx); err != nil && ctx.Err() == nil {
+			stop(fmt.Errorf("control channel: %w", err))
+		}
+	})
+	parts.Go(func() { g.peers.run(ctx) })
+
+	<-ctx.Done()
+	g.log.Info("Gateway stops")
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	// Sessions first: their answers end with a reason while clients listen.
+	err := errors.Join(g.api.Close(end), g.manager.Close(end), srv.Shutdown(end))
+	parts.Wait()
+	if rerr := os.Remove(filepath.Join(g.o.Data, endpointFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
+	g.release()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// Close frees what NewGateway took when Run was never called.
+func (g *Gateway) Close() { g.release() }
+
+func (g *Gateway) release() {
+	if g.l != nil {
+		g.l.Close()
+	}
+	if g.client != nil {
+		g.client.Close()
+	}
+	if g.texts != nil {
+		g.texts.close()
+	}
+	if g.lock != nil {
+		g.lock.Unlock()
+		g.lock = nil
+	}
+}

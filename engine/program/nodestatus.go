@@ -1,0 +1,90 @@
+package program
+
+import (
+	"os"
+	"time"
+
+	"neuron/engine/localapi"
+	"neuron/engine/probe"
+	"neuron/engine/protocol"
+	"neuron/internal/version"
+)
+
+// nodeStatus is a Node as the local API shows it.
+type nodeStatus Node
+
+// Status implements localapi.Source.
+func (s *nodeStatus) Status() localapi.Status {
+	n := (*Node)(s)
+	r := n.stage.Report()
+	out := localapi.Status{
+		Version: version.String(), Llama: r.Capability.Build.Llama, Node: n.id.ID(), Role: string(protocol.RoleNode),
+		PID: os.Getpid(), Started: n.began, UptimeSec: int64(time.Since(n.began).Seconds()), Seam: n.o.SeamAddr,
+		Tracker: n.trackerStatus(),
+		Shards: []localapi.Shard{{
+			Model: r.Capability.Model, Name: r.Capability.Name, Range: r.Capability.Loaded, State: r.State,
+			Bytes: r.Capability.WeightBytes, BytesDone: r.Capability.WeightBytes, Sessions: r.Sessions,
+			StepMicros: r.StepMicros, ChunkMicros: r.ChunkMicros, Error: r.Error,
+		}},
+		Memory: localapi.Memory{Total: n.host.MemoryBytes},
+	}
+	if m, err := probe.ReadMemory(); err == nil {
+		out.Memory.Free = m.AvailableBytes
+	}
+	if free, err := probe.FreeDisk(n.o.Data); err == nil {
+		out.Memory.DiskFree = free
+	}
+	if p := n.stage.Process(); p != nil {
+		out.Memory.KVInUse = p.KVBudget() - r.FreeKVBytes
+	}
+	if pids := n.stage.Pids(); len(pids) > 0 {
+		out.Memory.Engine = probe.Resident(append(pids, os.Getpid())...)
+	}
+	if r.Error != nil {
+		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, r.Error))
+	}
+	if c := n.control(); c != nil {
+		if st := c.State(); st.Error != nil && !c.Connected() {
+			out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, st.Error))
+		}
+	}
+	return out
+}
+
+func (n *Node) trackerStatus() localapi.Tracker {
+	c := n.control()
+	if c == nil {
+		state := "works alone"
+		if n.o.Tracker != "" {
+			state = "waits for the stage"
+		}
+		return localapi.Tracker{URL: n.o.Tracker, State: state, Since: n.began}
+	}
+	st := c.State()
+	return localapi.Tracker{URL: st.URL, Connected: c.Connected(), State: string(st.Status), Since: st.Since}
+}
+
+// Models implements localapi.Source.
+func (s *nodeStatus) Models() []localapi.Model {
+	m := s.shard.Source
+	r := s.shard.Range
+	return []localapi.Model{{
+		Info: protocol.ModelInfo{
+			Model: m.ID, Name: m.Name, Architecture: m.Model.Arch, Layers: m.Model.Layers, Context: m.Model.Context, Seen: time.Now(),
+		},
+		Local: &r,
+	}}
+}
+
+// Sessions implements localapi.Source.
+func (s *nodeStatus) Sessions() []protocol.SessionState { return s.seam.Sessions() }
+
+// Shutdown implements localapi.Source.
+func (s *nodeStatus) Shutdown() {
+	s.mu.Lock()
+	stop := s.stop
+	s.mu.Unlock()
+	if stop != nil {
+		stop(nil)
+	}
+}

@@ -1,0 +1,50 @@
+package seam
+
+import (
+	"neuron/engine/protocol"
+)
+
+// rowRules say what row frames of a session look like on one side of a hop.
+type rowRules struct {
+	ids   bool // token ids (into the head), else hidden states
+	width int
+	dtype protocol.DType
+	rows  int
+}
+
+// check refuses frames that do not look like it; f has passed the checks that
+// a header alone allows.
+func (r rowRules) check(f *protocol.Frame) *protocol.Error {
+	if f.Flags&^protocol.FlagSample != 0 {
+		return errorf(protocol.CodeFrameInvalid, "flags %#x in a %s frame", uint16(f.Flags), f.Kind)
+	}
+	if int(f.Rows) > r.rows {
+		return errorf(protocol.CodeFrameInvalid, "%d rows in a frame, the stage takes %d", f.Rows, r.rows)
+	}
+	want := protocol.PartHidden
+	if r.ids {
+		want = protocol.PartIDs
+	}
+	parts := f.Parts
+	if f.Kind == protocol.KindVerify && !r.ids {
+		parts &^= protocol.PartIDs // drafts ride along to the tail
+	}
+	if parts != want {
+		return errorf(protocol.CodeFrameInvalid, "row parts %d, want %d", f.Parts, want)
+	}
+	if r.ids {
+		for _, id := range f.IDs() {
+			if id < 0 {
+				return errorf(protocol.CodeFrameInvalid, "negative token id")
+			}
+		}
+		return nil
+	}
+	if int(f.Width) != r.width || f.DType != r.dtype {
+		return errorf(protocol.CodeFrameInvalid, "rows of %d x %s, want %d x %s", f.Width, f.DType, r.width, r.dtype)
+	}
+	if err := f.CheckFinite(); err != nil {
+		return protocol.AsError(err)
+	}
+	return nil
+}

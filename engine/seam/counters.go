@@ -1,0 +1,43 @@
+package seam
+
+import "neuron/engine/protocol"
+
+// countIn notes a row frame from the previous hop.
+func countIn(c *protocol.Counters, f *protocol.Frame) {
+	n := frameBytes(f)
+	if f.Kind == protocol.KindPrefill {
+		c.PrefillBytesIn += n
+		return
+	}
+	c.DecodeBytesIn += n
+	c.LastDecodeIn = n
+}
+
+// countOut notes a row frame to the next hop.
+func countOut(c *protocol.Counters, kind protocol.Kind, n int64) {
+	if kind == protocol.KindPrefill {
+		c.PrefillBytesOut += n
+		return
+	}
+	c.DecodeBytesOut += n
+	c.LastDecodeOut = n
+}
+
+// countRun notes executed rows.
+func countRun(c *protocol.Counters, kind protocol.Kind, a protocol.Ack) {
+	c.QueueMicros += int64(a.Queue)
+	if kind == protocol.KindPrefill {
+		c.PrefillRows += int64(a.Rows)
+		c.PrefillChunks++
+		c.PrefillMicros += int64(a.Compute)
+		return
+	}
+	c.DecodeRows += int64(a.Rows)
+	c.DecodeSteps++
+	c.DecodeMicros += int64(a.Compute)
+}
+
+// frameBytes is a frame's size on the wire, header included.
+func frameBytes(f *protocol.Frame) int64 {
+	return protocol.HeaderSize + int64(len(f.Payload))
+}

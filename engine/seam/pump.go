@@ -1,0 +1,296 @@
+package seam
+
+import (
+	"slices"
+
+	"neuron/engine/protocol"
+)
+
+// feed is the feeder: it takes frames from the inbox in order, checks them
+// against the session, and hands them to the stage.
+func (s *session) feed() {
+	for {
+		f, hand, done, ok := s.inbox.pop(s.ctx)
+		if !ok {
+			return
+		}
+		var err *protocol.Error
+		fail := s.fault
+		switch {
+		case f.Kind.Rows():
+			err = s.admit(f)
+		case f.Kind == protocol.KindTruncate:
+			err = s.truncate(f)
+		default: // the reader lets only these pass
+			err = s.cancelRows(f)
+		}
+		if err == errDropped {
+			done()
+			continue
+		}
+		if err == nil {
+			if e := s.st.Send(hand, f); e != nil && (hand.Err() == nil || s.ctx.Err() != nil) {
+				err, fail = protocol.AsError(e), func(e *protocol.Error) { s.end(e, "") }
+			}
+		}
+		done()
+		if err != nil {
+			fail(err)
+			return
+		}
+	}
+}
+
+// errDropped marks frames of dead epochs; it never leaves this file.
+var errDropped = &protocol.Error{Code: protocol.CodeFrameOrder, Message: "frame of a dead epoch"}
+
+// fault ends the session for a fault in what the previous hop sent. The driver
+// is no hop: its faults are named where they are found, and nobody is told.
+func (s *session) fault(err *protocol.Error) {
+	if s.hop == 0 {
+		s.end(err, "")
+		return
+	}
+	s.end(err.AtHop(s.hop-1), s.prev)
+}
+
+// admit checks a row frame and notes it as handed to the stage.
+func (s *session) admit(f *protocol.Frame) *protocol.Error {
+	if err := s.in.check(f); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok, err := s.pos.admit(f)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errDropped
+	}
+	if len(s.queue) >= maxQueue {
+		return errorf(protocol.CodeStageOverloaded, "more than %d frames wait for the stage", maxQueue)
+	}
+	if !s.ended {
+		s.phase = protocol.PhaseDecode
+		if f.Kind == protocol.KindPrefill {
+			s.phase = protocol.PhasePrefill
+		}
+	}
+	countIn(&s.counters, f)
+	s.queue = append(s.queue, sent{h: f.Header})
+	return nil
+}
+
+// truncate moves to the next epoch. The next hop gets the frame behind the
+// rows that the stage still has, so it waits in the queue for the drainer.
+func (s *session) truncate(f *protocol.Frame) *protocol.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to, err := s.pos.truncate(f)
+	if err != nil {
+		return err
+	}
+	if len(s.queue) >= maxQueue {
+		return errorf(protocol.CodeStageOverloaded, "more than %d frames wait for the stage", maxQueue)
+	}
+	if !s.tail {
+		s.queue = append(s.queue, sent{h: f.Header, control: protocol.ControlFrame(f.Kind, f.Slot, f.Epoch, f.Pos)})
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
+	f.Pos = to
+	return nil
+}
+
+// cancelRows kills epochs here and, at once, on the hops behind.
+func (s *session) cancelRows(f *protocol.Frame) *protocol.Error {
+	s.mu.Lock()
+	ok, err := s.pos.cancel(f)
+	down := s.down
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errDropped
+	}
+	if down != nil {
+		// Its failure ends the session through the downstream goroutine.
+		down.Send(s.ctx, protocol.ControlFrame(f.Kind, f.Slot, f.Epoch, f.Pos))
+	}
+	return nil
+}
+
+// drain is the drainer: it takes what the stage produces until the stage has
+// closed its channel, also after the session's end.
+func (s *session) drain() {
+	for {
+		select {
+		case f, ok := <-s.st.Frames():
+			if !ok {
+				s.end(errorf(protocol.CodeStageLost, "the stage ended the session without a reason"), "")
+				return
+			}
+			if s.ctx.Err() != nil {
+				continue
+			}
+			if err := s.produced(f); err != nil && s.ctx.Err() == nil {
+				s.end(err, "")
+			}
+		case <-s.kick:
+			s.sendControls()
+		}
+	}
+}
+
+// produced handles one frame of the stage. Its errors are the stage's faults,
+// or those of sending on, which ended the next hop's stream already.
+func (s *session) produced(f *protocol.Frame) *protocol.Error {
+	switch {
+	case f.Kind == protocol.KindAck:
+		return s.executed(f)
+	case f.Kind.Rows() && !s.tail:
+		return s.passOn(f)
+	case f.Kind == protocol.KindToken && s.tail:
+		s.put(s.tok, f)
+		return nil
+	case f.Kind == protocol.KindError:
+		s.end(f.Err(), "")
+		return nil
+	}
+	return errorf(protocol.CodeInternal, "the stage produced a %s frame", f.Kind)
+}
+
+// put queues f for a writer; it gives up with the session.
+func (s *session) put(c chan *protocol.Frame, f *protocol.Frame) {
+	select {
+	case c <- f:
+	case <-s.ctx.Done():
+	}
+}
+
+// executed handles an acknowledgement of the stage.
+func (s *session) executed(f *protocol.Frame) *protocol.Error {
+	a, err := f.Ack()
+	if err != nil {
+		return protocol.AsError(err)
+	}
+	if e := s.skipTo(f); e != nil {
+		return e
+	}
+	s.mu.Lock()
+	q := &s.queue[0]
+	if a.Rows != q.h.Rows {
+		s.mu.Unlock()
+		return errorf(protocol.CodeBatchLayout, "the stage executed %d rows of %d", a.Rows, q.h.Rows)
+	}
+	q.acked = true
+	countRun(&s.counters, q.h.Kind, a)
+	s.pos.executed(q.h.Epoch, q.h.Pos+q.h.Rows)
+	if s.tail {
+		s.queue = s.queue[1:]
+	}
+	s.mu.Unlock()
+	if s.tail {
+		s.put(s.tok, f)
+	}
+	s.put(s.up, f)
+	return nil
+}
+
+// skipTo drops what stands in the queue before the rows that f acknowledges:
+// rows of dead epochs, which the stage need not answer, and truncates, which
+// go on to the next hop now.
+func (s *session) skipTo(f *protocol.Frame) *protocol.Error {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.queue, func(q sent) bool {
+		return q.control == nil && !q.acked && q.h.Epoch == f.Epoch && q.h.Pos == f.Pos
+	})
+	if i < 0 {
+		s.mu.Unlock()
+		return errorf(protocol.CodeBatchLayout, "the stage acknowledged position %d, which was not sent to it", f.Pos)
+	}
+	var controls []*protocol.Frame
+	for _, q := range s.queue[:i] {
+		switch {
+		case q.control != nil:
+			controls = append(controls, q.control)
+		case q.h.Epoch >= s.pos.live:
+			s.mu.Unlock()
+			return errorf(protocol.CodeBatchLayout, "the stage skipped the rows at position %d", q.h.Pos)
+		}
+	}
+	s.queue = s.queue[i:]
+	down := s.down
+	s.mu.Unlock()
+	return sendAll(s, down, controls)
+}
+
+// sendControls forwards truncates that no rows precede.
+func (s *session) sendControls() {
+	s.mu.Lock()
+	var controls []*protocol.Frame
+	for len(s.queue) > 0 && s.queue[0].control != nil {
+		controls = append(controls, s.queue[0].control)
+		s.queue = s.queue[1:]
+	}
+	down := s.down
+	s.mu.Unlock()
+	if err := sendAll(s, down, controls); err != nil {
+		s.end(err, "")
+	}
+}
+
+// sendAll sends control frames to the next hop; a stream that ended reports
+// its own reason through the downstream goroutine.
+func sendAll(s *session, down *stream, controls []*protocol.Frame) *protocol.Error {
+	for _, f := range controls {
+		if _, err := down.send(s.ctx, f); err != nil {
+			return down.failure(err)
+		}
+	}
+	return nil
+}
+
+// passOn checks the stage's rows and sends them to the next hop.
+func (s *session) passOn(f *protocol.Frame) *protocol.Error {
+	s.mu.Lock()
+	if len(s.queue) == 0 || !s.queue[0].acked {
+		s.mu.Unlock()
+		return errorf(protocol.CodeBatchLayout, "the stage produced rows without an acknowledgement")
+	}
+	h := s.queue[0].h
+	s.queue = s.queue[1:]
+	down := s.down
+	s.mu.Unlock()
+	if f.Kind != h.Kind || f.Pos != h.Pos || f.Epoch != h.Epoch || f.Flags != h.Flags || f.Rows != h.Rows {
+		return errorf(protocol.CodeBatchLayout, "the stage produced %s rows at position %d, the next were %s rows at %d", f.Kind, f.Pos, h.Kind, h.Pos)
+	}
+	if err := s.out.check(f); err != nil {
+		return err
+	}
+	kind, n := f.Kind, frameBytes(f)
+	ok, err := down.send(s.ctx, f)
+	if err != nil {
+		return down.failure(err)
+	}
+	if ok {
+		s.mu.Lock()
+		countOut(&s.counters, kind, n)
+		s.mu.Unlock()
+	}
+	s.sendControls()
+	return nil
+}
+
+// failure is err of a send, or nil when the stream ended: whoever reads its
+// Frames tells that with the full reason.
+func (s *stream) failure(err error) *protocol.Error {
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	return protocol.AsError(err)
+}

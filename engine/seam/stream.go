@@ -1,0 +1,373 @@
+package seam
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"neuron/engine/protocol"
+)
+
+// Stream is the sending side of a session on one hop.
+type Stream interface {
+	// Send hands over a row, truncate or cancel frame and returns when it is
+	// next to be written. Row frames wait while the hop's window is full: at
+	// most Capability.InFlightBytes payload bytes and four chunks are
+	// unacknowledged. Send fails with the stream's error when it has ended and
+	// with ctx's cause when ctx ends. The stream owns f afterwards. Row frames
+	// come from one goroutine; a cancel may come from another and overtakes
+	// rows that wait.
+	Send(ctx context.Context, f *protocol.Frame) error
+	// Frames delivers acknowledgements and at most one error frame, which is
+	// the last; it is closed when the stream has ended. It must be read:
+	// acknowledgements that wait there stop the stream.
+	Frames() <-chan *protocol.Frame
+	// Err says why the stream ended, valid after Frames is closed: nil after
+	// Close or when the other side closed in order, else a *protocol.Error.
+	Err() error
+	// Close ends the session on this hop and on all behind it, in order, and
+	// waits for the stream's goroutines; idempotent, safe for concurrent use.
+	Close() error
+}
+
+// TokenStream delivers what the tail produces.
+type TokenStream interface {
+	// Frames delivers token frames and acknowledgements of the tail in the
+	// order of execution, and an error frame last when the session failed.
+	Frames() <-chan *protocol.Frame
+	// Err is as in Stream.
+	Err() error
+	// Close ends the stream; the tail then ends the session as cancelled, so
+	// close the Stream first. Idempotent, safe for concurrent use.
+	Close() error
+}
+
+var (
+	errStreamEnded = errors.New("stream has ended")
+	errHeaderWait  = errors.New("no response headers in time")
+)
+
+// carrier is an established connection that moves frames in both directions.
+// One goroutine reads, one writes; done and close may be called from any.
+type carrier struct {
+	r io.Reader
+	w io.Writer // nil for token streams
+	// done says that nothing more will be written.
+	done func()
+	// close ends both directions at once and unblocks reader and writer.
+	close func()
+}
+
+// stream is the client's end of a frame stream. Goroutines, both started by
+// start and waited for by Close and by Client.Close:
+//
+//	reader  reads frames, releases the window, feeds frames; the only one that
+//	        reads the carrier and the one that closes frames
+//	writer  writes frames and pings, one Write each; the only one that writes.
+//	        Token streams have none.
+//
+// A watchdog timer ends the stream when the reader got no byte for the allowed
+// silence.
+type stream struct {
+	// Fixed at start.
+	who       string // how errors name the other side
+	index     int    // its place on the route, -1 when not known
+	accept    func(protocol.Kind) bool
+	silence   time.Duration
+	pingEvery time.Duration
+	car       carrier
+	win       *window
+	ctx       context.Context // ends with the stream
+	cancel    context.CancelFunc
+	frames    chan *protocol.Frame
+	out       chan *protocol.Frame
+	final     chan *protocol.Frame // the last frame to write; room for one
+	closing   sync.Once
+	leaving   chan struct{} // closed when Close began: nobody reads frames
+	readDone  chan struct{}
+	writeDone chan struct{}
+	watch     *time.Timer
+
+	mu    sync.Mutex // guards below
+	ended bool
+	told  bool // the reason came from the other side
+	err   *protocol.Error
+}
+
+type streamOptions struct {
+	who                string
+	index              int
+	accept             func(protocol.Kind) bool
+	silence, pingEvery time.Duration
+	window             int64
+}
+
+// startStream takes over car. The stream ends when life ends; over is called
+// by the reader when it ends.
+func startStream(life context.Context, car carrier, o streamOptions, over func(*stream)) *stream {
+	ctx, cancel := context.WithCancel(life)
+	s := &stream{
+		who: o.who, index: o.index, accept: o.accept, silence: o.silence, pingEvery: o.pingEvery,
+		car: car, win: newWindow(o.window), ctx: ctx, cancel: cancel,
+		frames: make(chan *protocol.Frame, 16), out: make(chan *protocol.Frame),
+		final:    make(chan *protocol.Frame, 1),
+		leaving:  make(chan struct{}),
+		readDone: make(chan struct{}), writeDone: make(chan struct{}),
+	}
+	s.watch = time.AfterFunc(s.silence, func() {
+		s.end(errorf(protocol.CodeStageFrozen, "%s gave no sign of life for %s", s.who, s.silence))
+	})
+	stop := context.AfterFunc(life, func() {
+		s.end(errorf(protocol.CodeCancelled, "the stream's context ended: %w", context.Cause(life)))
+	})
+	go func() {
+		defer close(s.readDone)
+		s.read()
+		stop()
+		over(s)
+	}()
+	if car.w == nil {
+		close(s.writeDone)
+	} else {
+		go func() {
+			defer close(s.writeDone)
+			s.write()
+		}()
+	}
+	return s
+}
+
+// end ends the stream; the first reason stays. nil is an end in order.
+func (s *stream) end(err *protocol.Error) {
+	s.mu.Lock()
+	if !s.ended {
+		s.ended = true
+		if err != nil {
+			if s.index >= 0 && err.Code != protocol.CodeCancelled {
+				err = err.AtHop(s.index)
+			}
+			s.err = err
+		}
+	}
+	s.mu.Unlock()
+	s.watch.Stop()
+	s.cancel()
+	s.car.close()
+}
+
+// alive is called for every piece of data that came.
+func (s *stream) alive() { s.watch.Reset(s.silence) }
+
+type aliveReader struct {
+	r     io.Reader
+	alive func()
+}
+
+func (a aliveReader) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	if n > 0 {
+		a.alive()
+	}
+	return n, err
+}
+
+func (s *stream) read() {
+	defer close(s.frames)
+	fr := protocol.NewFrameReader(aliveReader{s.car.r, s.alive}, answerLimits())
+	for {
+		f, err := fr.Read()
+		if err != nil {
+			var e *protocol.Error
+			if !errors.As(err, &e) && !s.isLeaving() {
+				e = errorf(protocol.CodeHopLost, "the connection to %s broke: %w", s.who, err)
+			}
+			s.end(e)
+			return
+		}
+		switch {
+		case f.Kind == protocol.KindPing:
+			continue
+		case f.Kind == protocol.KindClose:
+			s.end(nil)
+			return
+		case f.Kind == protocol.KindError:
+			s.deliver(f)
+			s.mu.Lock()
+			s.told = !s.ended
+			s.mu.Unlock()
+			s.end(trimError(f.Err()))
+			return
+		case !s.accept(f.Kind):
+			s.end(errorf(protocol.CodeFrameInvalid, "%s sent a %s frame", s.who, f.Kind))
+			return
+		case f.Kind == protocol.KindAck:
+			if _, err := f.Ack(); err != nil {
+				s.end(protocol.AsError(err))
+				return
+			}
+			if s.car.w != nil && !s.win.release(f) {
+				s.end(errorf(protocol.CodeFrameOrder, "%s acknowledged position %d, which was not the next", s.who, f.Pos))
+				return
+			}
+		}
+		if !s.deliver(f) {
+			return
+		}
+	}
+}
+
+// deliver waits for the consumer; meanwhile nothing is read, so the watchdog
+// has to rest.
+func (s *stream) deliver(f *protocol.Frame) bool {
+	select {
+	case s.frames <- f:
+		return true
+	default:
+	}
+	s.watch.Stop()
+	defer s.watch.Reset(s.silence)
+	select {
+	case s.frames <- f:
+		return true
+	case <-s.leaving:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+func (s *stream) write() {
+	fw := protocol.NewFrameWriter(s.car.w, protocol.SeamLimits())
+	ping := time.NewTimer(s.pingEvery)
+	defer ping.Stop()
+	for {
+		var f *protocol.Frame
+		last := false
+		select {
+		case f = <-s.out:
+		case f = <-s.final:
+			last = true
+		case <-ping.C:
+			f = protocol.ControlFrame(protocol.KindPing, 0, 0, 0)
+		case <-s.ctx.Done():
+			return
+		}
+		if err := fw.Write(f); err != nil {
+			s.writeFailed(err)
+			return
+		}
+		if last {
+			s.car.done()
+			return
+		}
+		ping.Reset(s.pingEvery)
+	}
+}
+
+// writeFailed leaves the reader a moment: the other side's own reason, sent
+// just before it closed, says more than our broken write.
+func (s *stream) writeFailed(err error) {
+	var e *protocol.Error
+	if errors.As(err, &e) { // we built a frame that must not be sent
+		s.end(e)
+		return
+	}
+	wait := time.NewTimer(lastWords)
+	defer wait.Stop()
+	select {
+	case <-s.readDone:
+	case <-s.ctx.Done():
+	case <-wait.C:
+		s.end(errorf(protocol.CodeHopLost, "the connection to %s broke: %w", s.who, err))
+	}
+}
+
+func (s *stream) Send(ctx context.Context, f *protocol.Frame) error {
+	_, err := s.send(ctx, f)
+	return err
+}
+
+// send reports whether f went out; frames of cancelled epochs do not.
+func (s *stream) send(ctx context.Context, f *protocol.Frame) (bool, error) {
+	switch {
+	case f.Kind.Rows():
+		if ok, err := s.win.acquire(ctx, s.ctx.Done(), f); err != nil || !ok {
+			return false, s.reason(err)
+		}
+	case f.Kind == protocol.KindCancel:
+		s.win.kill(f.Epoch)
+	case f.Kind != protocol.KindTruncate:
+		return false, errorf(protocol.CodeUnsupported, "a %s frame is not for a stream", f.Kind)
+	}
+	select {
+	case s.out <- f:
+		return true, nil
+	case <-s.ctx.Done():
+		return false, s.reason(errStreamEnded)
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// reason prefers why the stream ended over the fact that it did.
+func (s *stream) reason(err error) error {
+	if !errors.Is(err, errStreamEnded) {
+		return err
+	}
+	if e := s.Err(); e != nil {
+		return e
+	}
+	return errorf(protocol.CodeCancelled, "the stream is closed")
+}
+
+func (s *stream) Frames() <-chan *protocol.Frame { return s.frames }
+
+func (s *stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		return nil // not a nil *Error in an interface
+	}
+	return s.err
+}
+
+func (s *stream) Close() error {
+	s.closeWith(protocol.ControlFrame(protocol.KindClose, 0, 0, 0))
+	return nil
+}
+
+// remote reports whether the stream's error was told by the other side.
+func (s *stream) remote() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
+}
+
+// closeWith writes f as the last frame if the other side still takes it within
+// lastWords, leaves it as long to end its side, and waits for the goroutines.
+func (s *stream) closeWith(f *protocol.Frame) {
+	s.closing.Do(func() {
+		close(s.leaving)
+		if s.car.w != nil {
+			s.final <- f
+			limit := time.AfterFunc(2*lastWords, func() { s.end(nil) })
+			defer limit.Stop()
+			<-s.writeDone
+			<-s.readDone
+		}
+		s.end(nil)
+	})
+	<-s.readDone
+	<-s.writeDone
+}
+
+func (s *stream) isLeaving() bool {
+	select {
+	case <-s.leaving:
+		return true
+	default:
+		return false
+	}
+}

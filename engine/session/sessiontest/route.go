@@ -1,0 +1,321 @@
+package sessiontest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/engine/session"
+)
+
+// route is one open session: a goroutine per hop that takes frames from the
+// one before.
+type route struct {
+	n      *Network
+	id     protocol.SessionID
+	ctx    context.Context
+	cancel context.CancelFunc
+	inbox  []chan *protocol.Frame // per hop
+	head   *end                   // to the driver from hop 0
+	tail   *end                   // to the driver from the tail
+
+	mu sync.Mutex
+	// Protected by mu.
+	counters []protocol.Counters
+	asked    int // tokens sampled
+}
+
+// end is one of the driver's streams.
+type end struct {
+	frames chan *protocol.Frame
+	mu     sync.Mutex
+	err    error
+	closed bool
+}
+
+func newEnd() *end { return &end{frames: make(chan *protocol.Frame, 1024)} }
+
+func (e *end) put(f *protocol.Frame) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.frames <- f // tests send far fewer than fit
+	}
+}
+
+func (e *end) close(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.closed, e.err = true, err
+		close(e.frames)
+	}
+}
+
+// Frames implements the streams.
+func (e *end) Frames() <-chan *protocol.Frame { return e.frames }
+
+// Err implements the streams.
+func (e *end) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+func (n *Network) hopOf(h protocol.Hop) int { return slices.Index(n.Nodes, h.Node) }
+
+func (n *Network) isDead(hop int) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.dead[hop] {
+		return protocol.Errorf(protocol.CodeUnavailable, "hop %d cannot be reached", hop)
+	}
+	return nil
+}
+
+// Open implements session.Hops.
+func (n *Network) Open(ctx context.Context, h protocol.Hop, r *protocol.OpenRequest) (*protocol.OpenReply, error) {
+	i, s := n.hopOf(h), &n.Script
+	l, err := r.Lease.Verify(n.TrackerKey(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, s.OpenDelay[i]); err != nil {
+		return nil, err
+	}
+	if e := s.OpenError[i]; e != nil {
+		return nil, e
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.Opened = append(n.Opened, *r)
+	n.open[i]++
+	rt := n.live[l.Session]
+	if rt == nil {
+		rt = &route{n: n, id: l.Session, counters: make([]protocol.Counters, s.Hops), head: newEnd(), tail: newEnd()}
+		rt.ctx, rt.cancel = context.WithCancel(context.Background())
+		for range s.Hops {
+			rt.inbox = append(rt.inbox, make(chan *protocol.Frame, 1024))
+		}
+		n.live[l.Session] = rt
+	}
+	reply := &protocol.OpenReply{Session: l.Session, Hop: i, Cells: l.Context, Report: protocol.Capability{
+		Model: n.Model, Name: ModelName, Layers: s.Layers, Loaded: n.use(i), Head: i == 0, Tail: i == s.Hops-1,
+		Width: 8, DTypes: []string{"f32"}, ChunkRows: s.ChunkRows, Build: build(),
+	}}
+	if s.EditReply != nil {
+		s.EditReply(i, reply)
+	}
+	return reply, nil
+}
+
+func (n *Network) route(id protocol.SessionID) *route {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.live[id]
+}
+
+// State implements session.Hops.
+func (n *Network) State(_ context.Context, h protocol.Hop, id protocol.SessionID) (*protocol.SessionState, error) {
+	i := n.hopOf(h)
+	if err := n.isDead(i); err != nil {
+		return nil, err
+	}
+	r := n.route(id)
+	if r == nil {
+		return nil, protocol.Errorf(protocol.CodeSessionUnknown, "no such session")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &protocol.SessionState{Session: id, Hop: i, Node: h.Node, Use: h.Use, Counters: r.counters[i]}, nil
+}
+
+// Release implements session.Hops.
+func (n *Network) Release(ctx context.Context, h protocol.Hop, id protocol.SessionID) error {
+	i := n.hopOf(h)
+	if err := n.isDead(i); err != nil {
+		return err
+	}
+	if err := pause(ctx, n.Script.ReleaseDelay); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.Released[i]++
+	if n.open[i] > 0 {
+		n.open[i]--
+	}
+	if r := n.live[id]; r != nil {
+		r.cancel()
+	}
+	return nil
+}
+
+// Tokens implements session.Hops.
+func (n *Network) Tokens(ctx context.Context, _ protocol.Hop, id protocol.SessionID) (session.TokenStream, error) {
+	if e := n.Script.TokensError; e != nil {
+		return nil, e
+	}
+	r := n.route(id)
+	context.AfterFunc(ctx, r.stop)
+	return tokens{r}, nil
+}
+
+// Stream implements session.Hops; the route runs from here on.
+func (n *Network) Stream(ctx context.Context, _ protocol.Hop, id protocol.SessionID) (session.Stream, error) {
+	if e := n.Script.StreamError; e != nil {
+		return nil, e
+	}
+	r := n.route(id)
+	context.AfterFunc(ctx, r.stop)
+	for i := range n.Script.Hops {
+		n.wg.Go(func() { r.hop(i) })
+	}
+	return stream{r}, nil
+}
+
+type stream struct{ *route }
+
+func (s stream) Frames() <-chan *protocol.Frame { return s.head.Frames() }
+func (s stream) Err() error                     { return s.head.Err() }
+func (s stream) Close() error                   { s.stop(); return nil }
+
+func (s stream) Send(ctx context.Context, f *protocol.Frame) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.n.Look(func() {
+		s.n.Frames = append(s.n.Frames, f.Header)
+		switch f.Kind {
+		case protocol.KindPrefill:
+			s.n.Prompt = append(s.n.Prompt, f.IDs()...)
+		case protocol.KindDecode:
+			s.n.Fed = append(s.n.Fed, f.IDs()...)
+		}
+	})
+	if !f.Kind.Rows() {
+		if f.Kind == protocol.KindCancel {
+			s.stop()
+		}
+		return nil
+	}
+	select {
+	case s.inbox[0] <- f:
+		return nil
+	case <-s.ctx.Done():
+		return errors.New("stream closed")
+	}
+}
+
+type tokens struct{ *route }
+
+func (t tokens) Frames() <-chan *protocol.Frame { return t.tail.Frames() }
+func (t tokens) Err() error                     { return t.tail.Err() }
+func (t tokens) Close() error                   { t.stop(); return nil }
+
+// stop ends the route in order.
+func (r *route) stop() {
+	r.cancel()
+	r.head.close(nil)
+	r.tail.close(nil)
+}
+
+// hop executes frames until the route ends.
+func (r *route) hop(i int) {
+	s := &r.n.Script
+	last := i == s.Hops-1
+	for {
+		var f *protocol.Frame
+		select {
+		case f = <-r.inbox[i]:
+		case <-r.ctx.Done():
+			return
+		}
+		if s.OnFrame != nil {
+			switch s.OnFrame(i, f) {
+			case FaultFreeze:
+				<-r.ctx.Done()
+				return
+			case FaultError:
+				e := protocol.Errorf(protocol.CodeDecodeFailed, "the step failed").AtHop(i)
+				r.tail.put(protocol.ErrorFrame(0, 0, e))
+				r.head.put(protocol.ErrorFrame(0, 0, e))
+				r.stop()
+				return
+			case FaultLost:
+				r.n.Look(func() { r.n.dead[i] = true })
+				broken := errors.New("connection reset")
+				if i > 0 { // the hop before it knows
+					r.head.put(protocol.ErrorFrame(0, 0, protocol.Errorf(protocol.CodeHopLost, "the next hop is gone").AtHop(i)))
+				}
+				if last {
+					r.tail.close(broken)
+				}
+				if i == 0 {
+					r.head.close(broken)
+				}
+				r.cancel()
+				return
+			}
+		}
+		cost := s.StepTime
+		if f.Kind == protocol.KindPrefill {
+			cost = time.Duration(f.Rows) * s.RowTime
+		}
+		if pause(r.ctx, cost) != nil {
+			return
+		}
+		r.count(i, f, cost)
+		ack := protocol.AckFrame(f.Header, protocol.Ack{Rows: f.Rows, Compute: uint32(cost.Microseconds())})
+		if s.EditAck != nil {
+			s.EditAck(i, ack)
+		}
+		if i == 0 {
+			r.head.put(ack)
+		}
+		if !last {
+			r.inbox[i+1] <- f
+			continue
+		}
+		r.tail.put(ack)
+		if f.Flags&protocol.FlagSample != 0 {
+			r.tail.put(r.sample(f))
+		}
+	}
+}
+
+func (r *route) count(i int, f *protocol.Frame, cost time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.counters[i]
+	c.NextPos = int64(f.Pos + f.Rows)
+	if f.Kind == protocol.KindPrefill {
+		c.PrefillRows += int64(f.Rows)
+		c.PrefillChunks++
+		c.PrefillMicros += cost.Microseconds()
+		return
+	}
+	c.DecodeRows++
+	c.DecodeSteps++
+	c.DecodeMicros += cost.Microseconds()
+}
+
+func (r *route) sample(f *protocol.Frame) *protocol.Frame {
+	r.mu.Lock()
+	k := r.asked
+	r.asked++
+	r.mu.Unlock()
+	t := protocol.Token{ID: 2, EOG: true}
+	if k < len(r.n.Script.Answer) {
+		id := r.n.Script.Answer[k]
+		t = protocol.Token{ID: id, Piece: []byte{byte(id)}}
+	}
+	out, _ := protocol.TokenFrame(0, 0, f.Pos+f.Rows, t) // one byte always fits
+	if r.n.Script.EditToken != nil {
+		r.n.Script.EditToken(k, out)
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package stage
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/engine/stage/wire"
+)
+
+// HostOptions say what a Host keeps running.
+type HostOptions struct {
+	Spawn Spawn
+	// Load is sent to each child; Paths are filled in by Prepare.
+	Load wire.Load
+	// Report is the static part of the capability report.
+	Report protocol.Capability
+	// Prepare makes the files ready just before each start and returns them
+	// with a function that is called as soon as the child has loaded them.
+	Prepare func() (paths []string, release func() error, err error)
+	// Changed is called after each change of state, from the host's goroutine.
+	Changed func()
+	Logger  *slog.Logger
+}
+
+// Host keeps one stage running: it starts a child, and when it ends starts
+// another one, after a pause that doubles up to ten seconds.
+type Host struct {
+	o HostOptions
+
+	mu    sync.Mutex
+	state protocol.ShardState // guarded by mu
+	err   *protocol.Error     // guarded by mu; why it is not ready
+	proc  *Process            // guarded by mu; nil unless ready
+	drain bool                // guarded by mu
+}
+
+// Pauses between restarts; the first one keeps "back within three seconds".
+const (
+	firstPause = 200 * time.Millisecond
+	longPause  = 10 * time.Second
+	// calmLife is how long a child must live for the pause to start over.
+	calmLife = 30 * time.Second
+)
+
+// NewHost returns a host that does nothing until Run.
+func NewHost(o HostOptions) *Host { return &Host{o: o, state: protocol.ShardLoading} }
+
+// Run keeps the stage running until ctx ends, and returns when the child is
+// gone.
+func (h *Host) Run(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		h.life(ctx)
+		if time.Since(began) > calmLife {
+			pause = firstPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		pause = min(2*pause, longPause)
+	}
+}
+
+// life is one child from start to end.
+func (h *Host) life(ctx context.Context) {
+	h.set(protocol.ShardLoading, nil, nil)
+	p, err := h.start(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			e := protocol.AsError(err)
+			h.o.Logger.Error("Stage does not start", "code", string(e.Code), "error", err)
+			h.set(protocol.ShardFailed, nil, e)
+		}
+		return
+	}
+	h.o.Logger.Info("Stage ready", "layers", p.capability.Loaded.String(), "pid", p.Pid(),
+		"step_us", p.Loaded().StepMicros, "chunk_us", p.Loaded().ChunkMicros)
+	h.set(protocol.ShardReady, p, nil)
+	select {
+	case <-p.Done():
+		h.set(protocol.ShardFailed, nil, p.Err())
+	case <-ctx.Done():
+		h.set(protocol.ShardDraining, nil, nil)
+		p.Stop()
+	}
+}
+
+func (h *Host) start(ctx context.Context) (*Process, error) {
+	load := h.o.Load
+	release := func() error { return nil }
+	if h.o.Prepare != nil {
+		paths, rel, err := h.o.Prepare()
+		if err != nil {
+			return nil, protocol.Errorf(protocol.CodeModelInvalid, "prepare the stage's files: %w", err)
+		}
+		load.Paths, release = paths, rel
+	}
+	p, err := Start(ctx, h.o.Spawn, load, h.o.Report)
+	if rerr := release(); err == nil && rerr != nil {
+		p.Stop()
+		return nil, protocol.Errorf(protocol.CodeInternal, "release the stage's files: %w", rerr)
+	}
+	return p, err
+}
+
+func (h *Host) set(s protocol.ShardState, p *Process, e *protocol.Error) {
+	h.mu.Lock()
+	h.state, h.proc, h.err = s, p, e
+	h.mu.Unlock()
+	if h.o.Changed != nil {
+		h.o.Changed()
+	}
+}
+
+// Process is the running stage, nil when there is none.
+func (h *Host) Process() *Process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.proc
+}
+
+// Pids are the process ids of the running stage, none when there is none.
+func (h *Host) Pids() []int {
+	if p := h.Process(); p != nil {
+		return []int{p.Pid()}
+	}
+	return nil
+}
+
+// Report is the shard's state for the tracker and the window.
+func (h *Host) Report() protocol.ShardReport {
+	h.mu.Lock()
+	r := protocol.ShardReport{State: h.state, Capability: h.o.Report, Error: h.err}
+	p, draining := h.proc, h.drain
+	h.mu.Unlock()
+	r.MaxSessions = h.o.Load.MaxSessions
+	if p == nil {
+		return r
+	}
+	s := p.Stats()
+	r.Capability = p.Capability()
+	r.FreeKVBytes, r.Sessions, r.Queue = s.FreeKVBytes, s.Sessions, s.Queue
+	r.StepMicros, r.ChunkMicros = s.StepMicros, s.ChunkMicros
+	if draining {
+		r.State = protocol.ShardDraining
+	}
+	return r
+}
+
+// Drain says whether new sessions are wanted; running ones go on.
+func (h *Host) Drain(on bool) {
+	h.mu.Lock()
+	h.drain = on
+	h.mu.Unlock()
+	if h.o.Changed != nil {
+		h.o.Changed()
+	}
+}

@@ -1,0 +1,114 @@
+// Package wire is the vocabulary between an engine and its stage process: what
+// the JSON payloads of pipe-only frames hold. Both ends import it, nobody
+// else; it has no behaviour.
+//
+// The two pipes carry protocol frames. Slot 0 is the process itself; sessions
+// have slots from 1, chosen by the parent; calls use their own numbers, told
+// apart by kind. The child speaks first with a ping.
+package wire
+
+import "neuron/engine/protocol"
+
+// Load is the first message (KindOpen, slot 0), answered by Loaded
+// (KindOpened, slot 0).
+type Load struct {
+	// NativeDir holds the native libraries; "" lets the child look for them.
+	NativeDir string   `json:"native_dir,omitempty"`
+	Paths     []string `json:"paths"`
+	// VocabOnly loads the tokenizer alone: the process answers text calls.
+	VocabOnly bool `json:"vocab_only,omitempty"`
+
+	First    int    `json:"first"`
+	Last     int    `json:"last"`
+	Layers   int    `json:"layers"`
+	ExitNode string `json:"exit_node"`
+	Threads  int    `json:"threads"`
+
+	ChunkRows      int   `json:"chunk_rows"`
+	MaxContext     int   `json:"max_context"`
+	MaxSessions    int   `json:"max_sessions"`
+	KVBudget       int64 `json:"kv_budget"` // bytes for all pools
+	KVBytesPerCell int64 `json:"kv_bytes_per_cell"`
+	NoRepack       bool  `json:"no_repack,omitempty"`
+}
+
+// Loaded says what was loaded, or why not.
+type Loaded struct {
+	Error *protocol.Error `json:"error,omitempty"`
+
+	Llama       string   `json:"llama"` // library version
+	CPUVariant  string   `json:"cpu_variant"`
+	Devices     []string `json:"devices,omitempty"`
+	Width       int      `json:"width"`
+	WeightBytes int64    `json:"weight_bytes"`
+	// StepMicros is the time of one decode step, ChunkMicros of a prefill
+	// chunk of ChunkRows rows, both measured after loading.
+	StepMicros  int64 `json:"step_us"`
+	ChunkMicros int64 `json:"chunk_us"`
+	ChunkRows   int   `json:"chunk_rows"`
+
+	Text Text `json:"text"`
+	// Stats are the first statistics; pings carry the later ones.
+	Stats Stats `json:"stats"`
+}
+
+// Text is what the tokenizer says of itself.
+type Text struct {
+	Vocab        int    `json:"vocab"`
+	BOS          string `json:"bos,omitempty"`
+	EOS          string `json:"eos,omitempty"`
+	AddBOS       bool   `json:"add_bos,omitempty"`
+	ContextTrain int    `json:"context_train"`
+	Template     string `json:"template,omitempty"`
+}
+
+// Open makes a session (KindOpen, slot >= 1), answered by Opened.
+type Open struct {
+	Session protocol.SessionID `json:"session"`
+	// Exit is the layer boundary of the whole model where this session stops.
+	Exit    int               `json:"exit"`
+	Context int               `json:"context"`
+	Sampler *protocol.Sampler `json:"sampler,omitempty"`
+	Prompt  []int32           `json:"prompt,omitempty"`
+}
+
+// Opened answers Open.
+type Opened struct {
+	Error *protocol.Error `json:"error,omitempty"`
+	Cells int             `json:"cells"`
+}
+
+// Call asks for text work (KindCall, slot = number of the call), answered by
+// Reply with the same slot.
+type Call struct {
+	Op           string  `json:"op"` // OpTokenize or OpDetokenize
+	Text         string  `json:"text,omitempty"`
+	IDs          []int32 `json:"ids,omitempty"`
+	AddSpecial   bool    `json:"add_special,omitempty"`
+	ParseSpecial bool    `json:"parse_special,omitempty"`
+	Special      bool    `json:"special,omitempty"`
+}
+
+// Operations of Call.
+const (
+	OpTokenize   = "tokenize"
+	OpDetokenize = "detokenize"
+)
+
+// Reply answers Call.
+type Reply struct {
+	Error *protocol.Error `json:"error,omitempty"`
+	IDs   []int32         `json:"ids,omitempty"`
+	Bytes []byte          `json:"bytes,omitempty"`
+}
+
+// Stats is the payload of the child's pings.
+type Stats struct {
+	FreeKVBytes int64 `json:"free_kv_bytes"`
+	Sessions    int   `json:"sessions"`
+	Queue       int   `json:"queue"` // row frames waiting
+	// StepMicros and ChunkMicros are running averages of the real work, 0
+	// until there was some.
+	StepMicros  int64 `json:"step_us"`
+	ChunkMicros int64 `json:"chunk_us"`
+}

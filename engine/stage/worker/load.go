@@ -1,0 +1,199 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/engine/stage/wire"
+	"neuron/llama"
+	"neuron/llama/exec"
+)
+
+// state is what the owner holds after loading.
+type state struct {
+	w     *Worker
+	cfg   wire.Load
+	stage *exec.Stage // nil in a vocabulary process
+	vocab llama.Vocab
+	model llama.Model // of a vocabulary process
+
+	pools    []*pool
+	sessions map[uint32]*session
+	turn     uint32 // slot that prefilled last, for round robin
+
+	stepMicros, chunkMicros int64
+}
+
+// load handles the first message.
+func (w *Worker) load(f *protocol.Frame) (*state, error) {
+	if f.Kind != protocol.KindOpen || f.Slot != 0 {
+		return nil, protocol.Errorf(protocol.CodeFrameOrder, "the first frame is %s, not open", f.Kind)
+	}
+	var c wire.Load
+	if err := json.Unmarshal(f.Payload, &c); err != nil {
+		return nil, protocol.Errorf(protocol.CodeFrameInvalid, "load message: %w", err)
+	}
+	llama.SetLog(func(level llama.LogLevel, text string) {
+		if level >= llama.LogWarn {
+			w.log.Warn("Library", "text", text)
+		}
+	})
+	if c.NativeDir == "" {
+		dir, err := llama.NativeDir()
+		if err != nil {
+			return nil, coded(err)
+		}
+		c.NativeDir = dir
+	}
+	if err := llama.Load(c.NativeDir); err != nil {
+		return nil, coded(err)
+	}
+	st := &state{w: w, cfg: c, sessions: map[uint32]*session{}}
+	if c.VocabOnly {
+		m, err := llama.LoadModel(c.Paths, llama.ModelParams{VocabOnly: true})
+		if err != nil {
+			return nil, coded(err)
+		}
+		st.model, st.vocab = m, m.Vocab()
+		w.sendJSON(protocol.KindOpened, 0, wire.Loaded{Llama: llama.Version(), Text: st.text(m)})
+		return st, nil
+	}
+	s, err := exec.Load(exec.Config{
+		Paths: c.Paths, First: c.First, Last: c.Last, Layers: c.Layers, ExitNode: c.ExitNode,
+		Threads: c.Threads, ChunkRows: c.ChunkRows, NoRepack: c.NoRepack,
+	})
+	if err != nil {
+		return nil, coded(err)
+	}
+	st.stage, st.vocab = s, s.Model().Vocab()
+	if err := st.measure(); err != nil {
+		s.Close()
+		return nil, coded(err)
+	}
+	m := s.Model()
+	reply := wire.Loaded{
+		Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Width: s.Width(), WeightBytes: int64(m.Size()),
+		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros, ChunkRows: c.ChunkRows,
+	}
+	for _, d := range llama.Devices() {
+		reply.Devices = append(reply.Devices, d.Name+": "+d.Description)
+	}
+	if s.Tail() {
+		reply.Text = st.text(m)
+	}
+	st.publish()
+	reply.Stats = w.getStats()
+	w.sendJSON(protocol.KindOpened, 0, reply)
+	return st, nil
+}
+
+func (st *state) text(m llama.Model) wire.Text {
+	v := m.Vocab()
+	t := wire.Text{Vocab: v.N(), ContextTrain: m.NCtxTrain(), Template: m.ChatTemplate(), AddBOS: v.AddBOS()}
+	piece := func(id int32) string {
+		if id < 0 {
+			return ""
+		}
+		return v.Text(id)
+	}
+	t.BOS, t.EOS = piece(v.BOS()), piece(v.EOS())
+	return t
+}
+
+// measureRows is the chunk that is timed: as fast per row as longer ones, and
+// over in seconds also for a large stage.
+const measureRows = 64
+
+// measure times the real stage: one warm-up, then the best of a few steps and
+// one chunk. The best is what the machine can do; a busy machine shows in the
+// running averages later.
+func (st *state) measure() error {
+	exits := !st.stage.Tail()
+	exit := st.cfg.Last
+	const steps = 4
+	rows := min(measureRows, st.cfg.ChunkRows)
+	p, err := st.stage.NewPool(rows+steps+minCells, 1, exits)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	run := func(pos, rows int) (int64, error) {
+		work := exec.Work{Pos: int32(pos), Logits: true}
+		if st.stage.Head() {
+			work.IDs = make([]int32, rows)
+		} else {
+			work.Hidden = make([]float32, rows*st.stage.Width())
+		}
+		start := time.Now()
+		_, err := p.Run(exit, []exec.Work{work})
+		return time.Since(start).Microseconds(), err
+	}
+	if _, err := run(0, rows); err != nil { // warm-up: pages, thread pool
+		return err
+	}
+	if err := p.Clear(0); err != nil {
+		return err
+	}
+	us, err := run(0, rows)
+	if err != nil {
+		return err
+	}
+	st.chunkMicros = us * int64(st.cfg.ChunkRows) / int64(rows)
+	for i := range steps {
+		us, err := run(rows+i, 1)
+		if err != nil {
+			return err
+		}
+		if st.stepMicros == 0 || us < st.stepMicros {
+			st.stepMicros = us
+		}
+	}
+	return nil
+}
+
+func (st *state) close() {
+	for _, p := range st.pools {
+		p.close()
+	}
+	if st.stage != nil {
+		st.stage.Close()
+	}
+	if st.model != 0 {
+		st.model.Free()
+	}
+}
+
+// coded turns errors of the binding and the runner into codes of the network.
+func coded(err error) error {
+	var pe *protocol.Error
+	if err == nil || errors.As(err, &pe) {
+		return err
+	}
+	var le *llama.Error
+	if errors.As(err, &le) {
+		switch le.Code {
+		case llama.CodeNativeMissing:
+			return protocol.Errorf(protocol.CodeNativeMissing, "%w", err)
+		case llama.CodeNativeLayout, llama.CodeNativeVersion:
+			return protocol.Errorf(protocol.CodeNativeLayout, "%w", err)
+		case llama.CodeModelLoad:
+			return protocol.Errorf(protocol.CodeModelInvalid, "%w", err)
+		case llama.CodeContextCreate:
+			return protocol.Errorf(protocol.CodeKVBudget, "%w", err)
+		}
+		return protocol.Errorf(protocol.CodeDecodeFailed, "%w", err)
+	}
+	switch {
+	case errors.Is(err, exec.ErrLayout):
+		return protocol.Errorf(protocol.CodeBatchLayout, "%w", err)
+	case errors.Is(err, exec.ErrAborted):
+		return protocol.Errorf(protocol.CodeCancelled, "%w", err)
+	case errors.Is(err, exec.ErrWindow):
+		return protocol.Errorf(protocol.CodeUnsupported, "%w", err)
+	case errors.Is(err, exec.ErrBatch):
+		return protocol.Errorf(protocol.CodeFrameInvalid, "%w", err)
+	}
+	return protocol.AsError(err)
+}

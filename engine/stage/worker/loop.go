@@ -1,0 +1,248 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/engine/stage/wire"
+	"neuron/llama/exec"
+)
+
+// loop handles messages and runs the model until the input ends. Messages come
+// first, so that a cancel or a new decode row never waits behind a queue of
+// chunks longer than the one that runs.
+func (st *state) loop(ctx context.Context) error {
+	for {
+		if group := pick(st.sessions, st.turn, st.cfg.ChunkRows); group == nil {
+			f, ok := st.w.next(ctx)
+			if !ok {
+				return nil
+			}
+			st.handle(f)
+		} else if !st.drain() {
+			return nil
+		} else if group = pick(st.sessions, st.turn, st.cfg.ChunkRows); group != nil {
+			st.step(group)
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// drain handles what lies in the inbox without waiting; false at its end.
+func (st *state) drain() bool {
+	for {
+		select {
+		case f, ok := <-st.w.inbox:
+			if !ok {
+				return false
+			}
+			st.handle(f)
+		default:
+			return true
+		}
+	}
+}
+
+func (st *state) handle(f *protocol.Frame) {
+	switch f.Kind {
+	case protocol.KindOpen:
+		st.open(f)
+		return
+	case protocol.KindCall:
+		st.call(f)
+		return
+	case protocol.KindPing:
+		return
+	}
+	s := st.sessions[f.Slot]
+	switch {
+	case f.Kind == protocol.KindClose:
+		if s != nil {
+			st.drop(s)
+			st.w.log.Info("Session closed", "session", string(s.id), "slot", s.slot)
+		}
+		st.w.cancels.clear(f.Slot)
+		// The echo tells the parent that the memory is free.
+		st.w.send(protocol.ControlFrame(protocol.KindClose, f.Slot, 0, 0))
+	case s == nil:
+		// The session has ended here; its error frame is on the way.
+	case f.Kind == protocol.KindCancel:
+		s.cancel(f.Epoch)
+		st.publish()
+	case f.Kind == protocol.KindTruncate:
+		st.truncate(s, f)
+	case f.Kind.Rows():
+		st.enqueue(s, f)
+	default:
+		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "a stage takes no %s frame", f.Kind))
+	}
+}
+
+// truncate forgets positions and begins the frame's epoch. Rows that still
+// wait and lie before the position run first.
+func (st *state) truncate(s *session, f *protocol.Frame) {
+	if f.Epoch <= s.epoch {
+		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "truncate with epoch %d in epoch %d", f.Epoch, s.epoch))
+		return
+	}
+	s.epoch = f.Epoch
+	s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.f.Pos+q.f.Rows > f.Pos })
+	switch end := s.end(); {
+	case f.Pos > end:
+		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "truncate to %d, rows end at %d", f.Pos, end))
+	case f.Pos < s.nextPos:
+		if err := s.pool.run.Truncate(s.seq, int32(f.Pos)); err != nil {
+			st.fail(s, err)
+			return
+		}
+		s.nextPos = f.Pos
+	}
+}
+
+// step runs one call for the group and sends what came out.
+func (st *state) step(group []*session) {
+	p := group[0].pool.run
+	work := make([]exec.Work, len(group))
+	for i, s := range group {
+		work[i] = st.work(s)
+	}
+	prefill := group[0].queue[0].f.Kind == protocol.KindPrefill
+	if prefill {
+		st.turn = group[0].slot
+	}
+	// Only a call of a single session can be interrupted for it; a step of
+	// several is short.
+	if len(group) == 1 && !st.w.cancels.arm(group[0].slot, group[0].queue[0].f.Epoch, p.Abort) {
+		group[0].queue = group[0].queue[1:] // its cancel or close is in the inbox
+		return
+	}
+	start := time.Now()
+	r, err := p.Run(group[0].exit, work)
+	took := time.Since(start)
+	st.w.cancels.disarm()
+	if errors.Is(err, exec.ErrAborted) && len(group) == 1 {
+		st.undo(group[0])
+		return
+	}
+	if err != nil {
+		for _, s := range group {
+			st.fail(s, err)
+		}
+		return
+	}
+	st.average(prefill, took, int(group[0].queue[0].f.Rows))
+	offset := 0
+	for i, s := range group {
+		q := s.queue[0]
+		s.queue = s.queue[1:]
+		s.nextPos = q.f.Pos + q.f.Rows
+		st.w.send(protocol.AckFrame(q.f.Header, protocol.Ack{
+			Rows: q.f.Rows, Queue: micros(start.Sub(q.at)), Compute: micros(took),
+		}))
+		n := int(q.f.Rows)
+		if r.Hidden != nil {
+			width := st.stage.Width()
+			st.w.send(hiddenFrame(q.f.Header, width, r.Hidden[offset*width:(offset+n)*width]))
+		} else if q.f.Flags&protocol.FlagSample != 0 {
+			st.sample(s, q.f, p, r.Rows[i]+n-1)
+		}
+		offset += n
+	}
+	st.publish()
+}
+
+// undo drops a session's interrupted rows; it can go on at the position where
+// they began.
+func (st *state) undo(s *session) {
+	s.queue = s.queue[1:]
+	if err := s.pool.run.Truncate(s.seq, int32(s.nextPos)); err != nil {
+		st.fail(s, err)
+	}
+}
+
+// hiddenFrame is the row frame for the next hop.
+func hiddenFrame(h protocol.Header, width int, rows []float32) *protocol.Frame {
+	h.Parts, h.DType, h.Width, h.Sideband = protocol.PartHidden, protocol.DTypeF32, uint32(width), 0
+	f := &protocol.Frame{Header: h, Payload: rawBytes(rows)}
+	f.Length = uint32(len(f.Payload))
+	return f
+}
+
+// sample draws the session's next token and sends it.
+func (st *state) sample(s *session, f *protocol.Frame, p *exec.Pool, row int) {
+	tok, err := s.sampler.next(p, row)
+	if err != nil {
+		st.fail(s, err)
+		return
+	}
+	out, err := protocol.TokenFrame(s.slot, f.Epoch, s.nextPos, tok)
+	if err != nil {
+		st.fail(s, err)
+		return
+	}
+	st.w.send(out)
+}
+
+// average keeps running averages of real work (1/8 for the newest): a step of
+// one row, and a chunk scaled to ChunkRows.
+func (st *state) average(prefill bool, took time.Duration, rows int) {
+	us := took.Microseconds()
+	avg := &st.stepMicros
+	if prefill {
+		if rows < 64 { // short chunks run other kernels and would mislead
+			return
+		}
+		avg, us = &st.chunkMicros, us*int64(st.cfg.ChunkRows)/int64(rows)
+	}
+	*avg += (us - *avg) / 8
+}
+
+// publish updates what the pings report.
+func (st *state) publish() {
+	queue := 0
+	for _, s := range st.sessions {
+		queue += len(s.queue)
+	}
+	st.w.setStats(wire.Stats{
+		FreeKVBytes: st.freeKV(), Sessions: len(st.sessions), Queue: queue,
+		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros,
+	})
+}
+
+// call does text work.
+func (st *state) call(f *protocol.Frame) {
+	var c wire.Call
+	var r wire.Reply
+	err := json.Unmarshal(f.Payload, &c)
+	switch {
+	case err != nil:
+		err = protocol.Errorf(protocol.CodeFrameInvalid, "call: %w", err)
+	case st.vocab == 0:
+		err = protocol.Errorf(protocol.CodeUnsupported, "this stage has no vocabulary")
+	case c.Op == wire.OpTokenize:
+		r.IDs, err = st.vocab.Tokenize(c.Text, c.AddSpecial, c.ParseSpecial)
+	case c.Op == wire.OpDetokenize:
+		for _, id := range c.IDs {
+			var piece []byte
+			if piece, err = st.vocab.Piece(id, c.Special); err != nil {
+				break
+			}
+			r.Bytes = append(r.Bytes, piece...)
+		}
+	default:
+		err = protocol.Errorf(protocol.CodeUnknownMessage, "unknown call %.32q", c.Op)
+	}
+	if err != nil {
+		r = wire.Reply{Error: protocol.AsError(coded(err))}
+	}
+	st.w.sendJSON(protocol.KindReply, f.Slot, r)
+}
+
+// micros saturates: an ack has 32 bits for over an hour.
+func micros(d time.Duration) uint32 { return uint32(min(max(0, d.Microseconds()), 1<<32-1)) }

@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+	"unsafe"
+
+	"neuron/engine/protocol"
+	"neuron/engine/stage/wire"
+	"neuron/llama/exec"
+)
+
+// session is one route session's part in this stage.
+type session struct {
+	slot    uint32
+	id      protocol.SessionID
+	exit    int
+	pool    *pool
+	seq     int
+	epoch   uint32
+	live    uint64 // rows of epochs before it were cancelled
+	nextPos uint32
+	queue   []queued
+	sampler *sampler // on the tail
+}
+
+// queued is a row frame that waits for its turn.
+type queued struct {
+	f  *protocol.Frame
+	at time.Time
+}
+
+// queueFrames bounds the row frames that wait per session; the seam keeps
+// fewer in flight.
+const queueFrames = 16
+
+// open handles KindOpen of a session.
+func (st *state) open(f *protocol.Frame) {
+	s, err := st.newSession(f)
+	if err != nil {
+		e := protocol.AsError(coded(err))
+		st.w.log.Warn("Session refused", "slot", f.Slot, "code", string(e.Code))
+		st.w.sendJSON(protocol.KindOpened, f.Slot, wire.Opened{Error: e})
+		return
+	}
+	st.sessions[f.Slot] = s
+	st.publish()
+	st.w.log.Info("Session opened", "session", string(s.id), "slot", s.slot, "sequence", s.seq, "cells", s.pool.run.Cells())
+	st.w.sendJSON(protocol.KindOpened, f.Slot, wire.Opened{Cells: s.pool.run.Cells()})
+}
+
+func (st *state) newSession(f *protocol.Frame) (*session, error) {
+	var o wire.Open
+	if err := json.Unmarshal(f.Payload, &o); err != nil {
+		return nil, protocol.Errorf(protocol.CodeFrameInvalid, "open message: %w", err)
+	}
+	if st.stage == nil || st.sessions[f.Slot] != nil {
+		return nil, protocol.Errorf(protocol.CodeFrameOrder, "slot %d cannot be opened", f.Slot)
+	}
+	if o.Exit <= st.cfg.First || o.Exit > st.cfg.Last {
+		return nil, protocol.Errorf(protocol.CodeRangeInvalid, "exit %d of layers %d-%d", o.Exit, st.cfg.First, st.cfg.Last)
+	}
+	s := &session{slot: f.Slot, id: o.Session, exit: o.Exit}
+	tail := o.Exit == st.cfg.Layers
+	if tail {
+		if o.Sampler == nil {
+			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the tail needs sampler settings")
+		}
+		var err error
+		if s.sampler, err = newSampler(st.vocab, o.Sampler, o.Prompt); err != nil {
+			return nil, err
+		}
+	}
+	p, seq, err := st.reserve(o.Context, !tail)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	if err := p.run.Clear(seq); err != nil {
+		s.close()
+		return nil, err
+	}
+	s.pool, s.seq = p, seq
+	p.seqs[seq] = s
+	return s, nil
+}
+
+// close frees what the session holds outside its pool.
+func (s *session) close() {
+	if s.sampler != nil {
+		s.sampler.close()
+	}
+}
+
+// drop ends a session here: its KV is forgotten, and an empty pool is freed.
+func (st *state) drop(s *session) {
+	delete(st.sessions, s.slot)
+	s.close()
+	s.pool.seqs[s.seq] = nil
+	st.dropEmpty()
+	st.publish()
+}
+
+// fail ends a session with a reason.
+func (st *state) fail(s *session, err error) {
+	e := protocol.AsError(coded(err))
+	st.w.log.Warn("Session ended", "session", string(s.id), "code", string(e.Code), "error", err)
+	st.drop(s)
+	st.w.send(protocol.ErrorFrame(s.slot, s.epoch, e))
+}
+
+// cancel drops what waits in the epoch and before it.
+func (s *session) cancel(epoch uint32) {
+	s.live = max(s.live, uint64(epoch)+1)
+	s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.f.Epoch <= epoch })
+}
+
+// end is the position behind the last row that has run or waits.
+func (s *session) end() uint32 {
+	if n := len(s.queue); n > 0 {
+		last := s.queue[n-1].f
+		return last.Pos + last.Rows
+	}
+	return s.nextPos
+}
+
+// enqueue takes a row frame that continues the session.
+func (st *state) enqueue(s *session, f *protocol.Frame) {
+	if f.Epoch < s.epoch || uint64(f.Epoch) < s.live {
+		return // from before a truncate, or cancelled
+	}
+	switch end := s.end(); {
+	case f.Epoch > s.epoch:
+		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "%s of epoch %d in epoch %d", f.Kind, f.Epoch, s.epoch))
+	case f.Pos != end:
+		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "%s at position %d, expected %d", f.Kind, f.Pos, end))
+	case len(s.queue) >= queueFrames:
+		st.fail(s, protocol.Errorf(protocol.CodeStageOverloaded, "more than %d frames wait", queueFrames))
+	default:
+		s.queue = append(s.queue, queued{f, time.Now()})
+	}
+}
+
+// work is the head of the queue as the runner wants it.
+func (st *state) work(s *session) exec.Work {
+	f := s.queue[0].f
+	w := exec.Work{Seq: s.seq, Pos: int32(f.Pos), Logits: f.Flags&protocol.FlagSample != 0}
+	if st.stage.Head() {
+		w.IDs = f.IDs()
+	} else {
+		w.Hidden = floats(f.Hidden())
+	}
+	return w
+}
+
+// floats reads little-endian F32 bytes as a slice of their own memory; every
+// platform that libllama's packages exist for is little-endian.
+func floats(b []byte) []float32 {
+	if len(b) < 4 {
+		return nil
+	}
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if uintptr(p)%4 != 0 {
+		c := make([]float32, len(b)/4)
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&c[0])), len(c)*4), b)
+		return c
+	}
+	return unsafe.Slice((*float32)(p), len(b)/4)
+}
+
+// rawBytes is the opposite of floats, as a copy.
+func rawBytes(v []float32) []byte {
+	out := make([]byte, 4*len(v))
+	if len(v) > 0 {
+		copy(out, unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(out)))
+	}
+	return out
+}
