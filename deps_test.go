@@ -1,0 +1,146 @@
+package neuron
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// programs says what each program must not link, whatever the path by which it
+// would come in. Reasons: the engine runs headless, the tracker on a server
+// without native libraries, and a crash of libllama, BitTorrent or OpenGL must
+// not take the window or the tray down.
+var programs = []struct {
+	pkg      string
+	required bool     // has to exist
+	noCgo    bool     // has to build without cgo
+	forbid   []string // import paths, each with everything below it
+}{
+	{"./engine", true, true, []string{"fyne.io/fyne", "fyne.io/systray", "neuron/app", "neuron/tray", "neuron/tracker-server"}},
+	{"./tracker-server", true, true, []string{
+		"fyne.io", "neuron/llama", "github.com/ebitengine/purego", "neuron/app", "neuron/tray",
+		"neuron/engine/stage", "neuron/engine/seam", "neuron/engine/gateway", "neuron/engine/session",
+	}},
+	{"./app", false, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
+	{"./tray", false, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "fyne.io/fyne", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
+}
+
+// below reports whether the import path is root or lies under it. Versioned
+// roots count too: "fyne.io/fyne" covers "fyne.io/fyne/v2/widget".
+func below(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+func goList(t *testing.T, noCgo bool, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Env = os.Environ()
+	if noCgo {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+func TestProgramDependencies(t *testing.T) {
+	t.Parallel()
+	pkgs := goPackages(t)
+	for _, p := range programs {
+		t.Run(strings.TrimPrefix(p.pkg, "./"), func(t *testing.T) {
+			if pkgs[strings.TrimPrefix(p.pkg, "./")] == nil {
+				if p.required {
+					t.Fatalf("%s has no Go files", p.pkg)
+				}
+				t.Skipf("SKIPPED: %s is not built yet", p.pkg)
+			}
+			for _, dep := range goList(t, p.noCgo, "-deps", p.pkg) {
+				for _, f := range p.forbid {
+					if below(dep, f) {
+						t.Errorf("links %s", dep)
+					}
+				}
+				if p.noCgo && dep == "runtime/cgo" {
+					t.Error("needs cgo")
+				}
+			}
+		})
+	}
+}
+
+// layers are rules about direct imports between our own packages; the same
+// rules stand in .golangci.yml, with their reasons, for the editor.
+var layers = []struct {
+	name   string
+	of     func(pkg string) bool
+	allow  []string // own packages that may be imported; nil: any
+	forbid []string
+}{
+	{"vocabulary", func(p string) bool { return p == "neuron/engine/protocol" }, []string{}, nil},
+	{"gguf is a file format", func(p string) bool { return below(p, "neuron/llama/gguf") }, []string{"neuron/llama/gguf"}, nil},
+	{"llama knows no network", func(p string) bool { return below(p, "neuron/llama") }, nil, []string{"neuron/engine", "neuron/tracker-server", "neuron/app", "neuron/tray"}},
+	{"tracker", func(p string) bool { return below(p, "neuron/tracker-server") }, []string{"neuron/tracker-server", "neuron/engine/protocol", "neuron/internal"}, nil},
+	{"gateway stands on its own interface", func(p string) bool { return below(p, "neuron/engine/gateway") }, nil, []string{"neuron/llama", "neuron/engine/seam", "neuron/engine/stage", "neuron/engine/session"}},
+	{"seam carries frames for anyone", func(p string) bool { return below(p, "neuron/engine/seam") }, nil, []string{"neuron/llama", "neuron/engine/stage", "neuron/engine/gateway"}},
+}
+
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	imports := make(map[string][]string)
+	for _, line := range goList(t, true, "-e", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
+		if f := strings.Fields(line); len(f) > 0 {
+			imports[f[0]] = f[1:]
+		}
+	}
+	for _, l := range layers {
+		found := false
+		for pkg, deps := range imports {
+			if !l.of(pkg) {
+				continue
+			}
+			found = true
+			for _, d := range deps {
+				if !strings.HasPrefix(d, "neuron/") {
+					continue
+				}
+				under := func(root string) bool { return below(d, root) }
+				if l.allow != nil && !slices.ContainsFunc(l.allow, under) || slices.ContainsFunc(l.forbid, under) {
+					t.Errorf("%s: %s imports %s", l.name, pkg, d)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: the rule matches no package", l.name)
+		}
+	}
+	// The vocabulary imports the standard library alone.
+	for _, d := range imports["neuron/engine/protocol"] {
+		if first, _, _ := strings.Cut(d, "/"); strings.Contains(first, ".") {
+			t.Errorf("neuron/engine/protocol imports %s", d)
+		}
+	}
+}
+
+// The binding has one user: the stage process. Everything else would run
+// libllama, which aborts on a failed assertion, where it must not.
+func TestOneUserOfTheBinding(t *testing.T) {
+	t.Parallel()
+	allowed := []string{
+		"neuron/llama",                   // its own parts
+		"neuron/engine/stage/worker",     // the stage process
+		"neuron/internal/cmd/acceptance", // the reference to compare with
+	}
+	for _, line := range goList(t, true, "-e", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
+		f := strings.Fields(line)
+		if len(f) == 0 || !slices.Contains(f[1:], "neuron/llama") {
+			continue
+		}
+		if !slices.ContainsFunc(allowed, func(root string) bool { return below(f[0], root) }) {
+			t.Errorf("%s imports neuron/llama", f[0])
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// Neuron-acceptance runs the acceptance criteria from the repository's root,
+// with the programs beside it, and exits with 1 when one fails. See "make
+// acceptance".
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"neuron/internal/acceptance"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	exe, err := os.Executable()
+	if err == nil {
+		var failed int
+		if failed, err = acceptance.Run(ctx, filepath.Dir(exe), os.Stdout); err == nil && failed > 0 {
+			err = fmt.Errorf("%d criteria failed", failed)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "acceptance:", err)
+		os.Exit(1)
+	}
+}

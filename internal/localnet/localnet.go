@@ -1,0 +1,278 @@
+// Package localnet starts a whole network on this machine from the real
+// programs: a tracker, engines and a gateway, each a process with a data
+// folder of its own, on loopback. "make run", "make demo" and the acceptance
+// run are built on it; no product code imports it.
+package localnet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options say where the programs and the data are.
+type Options struct {
+	Bin  string // folder with neuron-engine and neuron-tracker
+	Data string // folder for all data and logs; kept
+	// LogLevel is NEURON_LOG of all processes [info].
+	LogLevel string
+}
+
+// Net is a running network. Its methods are safe for concurrent use.
+type Net struct {
+	o Options
+
+	mu    sync.Mutex
+	procs []*Proc // in the order of their start; guarded by mu
+	// died gets the first process that ended without being asked.
+	died chan *Proc
+
+	Tracker    *Proc
+	TrackerURL string
+}
+
+// Proc is one process. Its goroutine (the reader of its first output line and
+// the waiter) ends with it.
+type Proc struct {
+	Name string
+	Data string
+	Log  string // path of its log
+	cmd  *exec.Cmd
+	done chan struct{}
+	line chan string
+
+	mu      sync.Mutex
+	asked   bool  // Stop was called; guarded by mu
+	exitErr error // guarded by mu
+}
+
+// startTimeout bounds the wait for a program's first line; stopTimeout the
+// wait for its ordered end.
+const (
+	startTimeout = 60 * time.Second
+	stopTimeout  = 15 * time.Second
+)
+
+// Start starts the tracker.
+func Start(ctx context.Context, o Options) (*Net, error) {
+	n := &Net{o: o, died: make(chan *Proc, 1)}
+	if err := os.MkdirAll(filepath.Join(o.Data, "logs"), 0o755); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	p, line, err := n.spawn(ctx, "tracker", nil, "neuron-tracker", "--data", n.dir("tracker"), "--listen", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	n.Tracker = p
+	for _, word := range strings.Fields(line) {
+		if strings.HasPrefix(word, "http") || strings.HasPrefix(word, "ws") {
+			n.TrackerURL = word
+		}
+	}
+	if n.TrackerURL == "" {
+		n.Stop()
+		return nil, fmt.Errorf("the tracker's first line has no address: %q", line)
+	}
+	return n, nil
+}
+
+func (n *Net) dir(name string) string { return filepath.Join(n.o.Data, name) }
+
+// Node is a started engine.
+type Node struct {
+	*Proc
+	ID     string
+	Seam   string
+	Layers string
+}
+
+// NodeOptions say what a node holds.
+type NodeOptions struct {
+	Model  string
+	Layers string
+	Args   []string // more flags of "neuron-engine run"
+	// Wrap is a command that runs the engine (a tracer), with its arguments.
+	Wrap []string
+}
+
+// StartNode starts an engine in a data folder called name.
+func (n *Net) StartNode(ctx context.Context, name string, o NodeOptions) (*Node, error) {
+	args := append([]string{"run", "--data", n.dir(name), "--tracker", n.TrackerURL, "--model", o.Model, "--layers", o.Layers}, o.Args...)
+	p, line, err := n.spawn(ctx, name, o.Wrap, "neuron-engine", args...)
+	if err != nil {
+		return nil, err
+	}
+	x := &Node{Proc: p, Layers: o.Layers}
+	if _, err := fmt.Sscanf(line, "node %s seam %s", &x.ID, &x.Seam); err != nil {
+		return nil, fmt.Errorf("%s: unexpected first line %q", name, line)
+	}
+	return x, nil
+}
+
+// StartGateway starts a gateway in a process of its own.
+func (n *Net) StartGateway(ctx context.Context, name string, models []string, args ...string) (*Proc, error) {
+	all := []string{"gateway", "--data", n.dir(name), "--tracker", n.TrackerURL}
+	for _, m := range models {
+		all = append(all, "--model", m)
+	}
+	p, _, err := n.spawn(ctx, name, nil, "neuron-engine", append(all, args...)...)
+	return p, err
+}
+
+// spawn starts a program and waits for its first line on standard output.
+func (n *Net) spawn(ctx context.Context, name string, wrap []string, program string, args ...string) (*Proc, string, error) {
+	logPath := filepath.Join(n.o.Data, "logs", name+".log")
+	logFile, err := os.Create(logPath)
+	if err != nil {
+		return nil, "", fmt.Errorf("log of %s: %w", name, err)
+	}
+	defer logFile.Close() // the child has its own descriptor
+	bin, err := filepath.Abs(filepath.Join(n.o.Bin, program))
+	if err != nil {
+		return nil, "", fmt.Errorf("program folder: %w", err)
+	}
+	argv := append(append(append([]string{}, wrap...), bin), args...)
+	p := &Proc{Name: name, Data: n.dir(name), Log: logPath, done: make(chan struct{}), line: make(chan string, 1)}
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Stderr = logFile
+	p.cmd.Env = append(os.Environ(), "NEURON_LOG="+n.level())
+	// Ctrl-C at the terminal must reach the network's owner only, which stops
+	// its parts in order.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	go n.own(p, out)
+	n.mu.Lock()
+	n.procs = append(n.procs, p)
+	n.mu.Unlock()
+
+	timer := time.NewTimer(startTimeout)
+	defer timer.Stop()
+	select {
+	case line := <-p.line:
+		return p, line, nil
+	case <-p.done:
+		p.mu.Lock()
+		p.asked = true // reported here
+		p.mu.Unlock()
+		return nil, "", fmt.Errorf("%s ended at once: %s", name, p.lastWords())
+	case <-timer.C:
+		return nil, "", errors.Join(fmt.Errorf("%s is not ready after %s", name, startTimeout), p.Stop())
+	case <-ctx.Done():
+		return nil, "", errors.Join(context.Cause(ctx), p.Stop())
+	}
+}
+
+func (n *Net) level() string {
+	if n.o.LogLevel == "" {
+		return "info"
+	}
+	return n.o.LogLevel
+}
+
+// own reads the process's output to its end and waits for it.
+func (n *Net) own(p *Proc, out io.Reader) {
+	defer close(p.done)
+	r := bufio.NewReader(out)
+	if line, err := r.ReadString('\n'); err == nil {
+		p.line <- strings.TrimSpace(line)
+	}
+	io.Copy(io.Discard, r) // until the process closes it; what it prints later is of no use here
+	err := p.cmd.Wait()
+	p.mu.Lock()
+	p.exitErr = err
+	asked := p.asked
+	p.mu.Unlock()
+	if !asked {
+		select {
+		case n.died <- p:
+		default:
+		}
+	}
+}
+
+// Died delivers a process that ended without being asked.
+func (n *Net) Died() <-chan *Proc { return n.died }
+
+// lastWords is the end of the process's log.
+func (p *Proc) lastWords() string {
+	raw, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], "; ")
+}
+
+// Describe says how a process ended.
+func (p *Proc) Describe() string {
+	p.mu.Lock()
+	err := p.exitErr
+	p.mu.Unlock()
+	return fmt.Sprintf("%s ended (%v): %s", p.Name, err, p.lastWords())
+}
+
+// Pid is the process id.
+func (p *Proc) Pid() int { return p.cmd.Process.Pid }
+
+// Stop ends the process in order and waits; one that does not end is killed,
+// which is an error.
+func (p *Proc) Stop() error {
+	p.mu.Lock()
+	p.asked = true
+	p.mu.Unlock()
+	// A tracer passes no signals on: the whole group gets it.
+	if err := syscall.Kill(-p.Pid(), syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop %s: %w", p.Name, err)
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		syscall.Kill(-p.Pid(), syscall.SIGKILL)
+		<-p.done
+		return fmt.Errorf("%s did not end within %s", p.Name, stopTimeout)
+	}
+}
+
+// Forget stops a process and takes it out of the network.
+func (n *Net) Forget(p *Proc) error {
+	n.mu.Lock()
+	for i, x := range n.procs {
+		if x == p {
+			n.procs = append(n.procs[:i:i], n.procs[i+1:]...)
+			break
+		}
+	}
+	n.mu.Unlock()
+	return p.Stop()
+}
+
+// Stop ends all processes, the last started first.
+func (n *Net) Stop() error {
+	n.mu.Lock()
+	procs := n.procs
+	n.procs = nil
+	n.mu.Unlock()
+	var err error
+	for i := len(procs) - 1; i >= 0; i-- {
+		err = errors.Join(err, procs[i].Stop())
+	}
+	return err
+}
