@@ -11,8 +11,11 @@ import (
 	"neuron/engine/cli"
 )
 
-func main() {
+func main() { os.Exit(mainStatus()) }
+
+// mainStatus is main with an exit status, so that deferred calls run.
+func mainStatus() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(cli.Main(ctx, os.Args[1:]))
+	return cli.Main(ctx, os.Args[1:])
 }

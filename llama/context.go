@@ -310,13 +310,13 @@ func (c Context) Decode(b *Batch) error {
 	raw.NTokens = int32(b.n)
 	st.outputs = st.outputs[:0]
 	mark := logMark()
-	switch rc := cDecode(uintptr(c), raw); {
-	case rc == 0:
-	case rc == 1:
+	switch rc := cDecode(uintptr(c), raw); rc {
+	case 0:
+	case 1:
 		return fail(CodeDecodeNoSlot, op, "")
-	case rc == 2:
+	case 2:
 		return fail(CodeDecodeAborted, op, "")
-	case rc == -1:
+	case -1:
 		return fail(CodeDecodeInvalid, op, logSince(mark))
 	default:
 		return fail(CodeDecodeFailed, op, "status "+strconv.Itoa(int(rc))+"; "+logSince(mark))

@@ -19,10 +19,13 @@ import (
 	"neuron/tracker-server/server"
 )
 
-func main() {
+func main() { os.Exit(mainStatus()) }
+
+// mainStatus is main with an exit status, so that deferred calls run.
+func mainStatus() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // run is the program; it returns the exit code: 0 after an orderly stop, 1

@@ -137,9 +137,9 @@ func (s *Source) Shard(ctx context.Context, r protocol.Range, dir string, progre
 
 // Prepare makes the stage's files ready; see cut.Store.Prepare. The returned
 // function must be called when they are loaded.
-func (s *Shard) Prepare() (paths []string, release func() error, err error) {
+func (s *Shard) Prepare() (paths []string, release func(), err error) {
 	if s.store == nil {
-		return s.Source.Files, func() error { return nil }, nil
+		return s.Source.Files, func() {}, nil
 	}
 	p, err := s.store.Prepare(s.Range.First, s.Range.Last)
 	if err != nil {

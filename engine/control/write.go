@@ -64,7 +64,8 @@ func (c *Client) write(ctx context.Context, l *link, every time.Duration) {
 			if bye, err := protocol.Pack(protocol.MsgBye, 0, struct{}{}); err == nil {
 				put(bye)
 			}
-			l.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
+			_ = l.ws.WriteControl( // a courtesy on the way out
+				websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
 			return
 		case e := <-l.send:
 			ok = put(e)

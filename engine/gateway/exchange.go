@@ -222,7 +222,7 @@ func (x *exchange) answer(ctx context.Context, pr *prompt, i, k int) *protocol.E
 	reason, err := x.tokens(ctx, gen, watch, pr, i)
 	if err != nil {
 		if x.job.p.telemetry && ctx.Err() == nil {
-			x.last(gen, watch, "")
+			_ = x.last(gen, watch, "") // the request fails with err already
 		}
 		return err
 	}

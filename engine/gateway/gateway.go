@@ -119,6 +119,12 @@ func (g *Gateway) newRoutes() http.Handler {
 	return mux
 }
 
+// aborted tells net/http's way of breaking off a response from a fault.
+func aborted(p any) bool {
+	err, ok := p.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
 // ServeHTTP serves one request: checks first, then the route.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := g.o.Now()
@@ -126,7 +132,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		p := recover()
 		status := rec.status
-		if p != nil && p != http.ErrAbortHandler {
+		if p != nil && !aborted(p) {
 			g.o.Logger.Error("handler panicked", "route", r.Pattern, "panic", p, "stack", stack())
 			status = http.StatusInternalServerError
 			if rec.status == 0 {
@@ -281,8 +287,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, j *job, tm TextM
 	j.prompts = prompts
 	w.Header().Set("X-Request-Id", j.id)
 	if j.p.stream {
-		g.run(r.Context(), j, newStreamSink(w, j))
+		_ = g.run(r.Context(), j, newStreamSink(w, j)) // reported by the sink
 		return
 	}
-	g.run(r.Context(), j, newCollectSink(w, j))
+	_ = g.run(r.Context(), j, newCollectSink(w, j)) // reported by the sink
 }

@@ -67,7 +67,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", o.Listen)
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.Listen)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodePortInUse, "listen for the local API: %w", err)
 	}

@@ -160,10 +160,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	// Sessions first: their answers end with a reason while clients listen.
 	err := errors.Join(g.api.Close(end), g.manager.Close(end), srv.Shutdown(end))
 	parts.Wait()
-	if rerr := os.Remove(filepath.Join(g.o.Data, endpointFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
-		err = errors.Join(err, rerr)
-	}
-	g.release()
+	err = errors.Join(err, g.release())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -171,9 +168,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // Close frees what NewGateway took when Run was never called.
-func (g *Gateway) Close() { g.release() }
+func (g *Gateway) Close() error { return g.release() }
 
-func (g *Gateway) release() {
+// release may be called again.
+func (g *Gateway) release() (err error) {
 	if g.l != nil {
 		g.l.Close()
 	}
@@ -184,7 +182,13 @@ func (g *Gateway) release() {
 		g.texts.close()
 	}
 	if g.lock != nil {
-		g.lock.Unlock()
+		// The folder is ours: an address in it is our own, or of a gateway that
+		// was killed.
+		if err = os.Remove(filepath.Join(g.o.Data, endpointFile)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		err = errors.Join(err, g.lock.Unlock())
 		g.lock = nil
 	}
+	return err
 }

@@ -232,7 +232,7 @@ func (n *Node) Run(ctx context.Context) error {
 	stageDone.Wait()
 	parts.Wait()
 	n.client.Close()
-	err = errors.Join(err, n.lock.Unlock())
+	n.lock.Unlock()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}

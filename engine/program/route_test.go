@@ -122,14 +122,17 @@ func checkCounters(t *testing.T, a *apiclient.Answer) {
 	if a.Session == "" || a.Session != tm.Session {
 		t.Errorf("session %q, telemetry of %q", a.Session, tm.Session)
 	}
-	for _, h := range tm.Route {
+	for i, h := range tm.Route {
 		c := h.Counters
 		// The EOG token was sampled and never fed back.
 		if int(c.PrefillRows) != tm.PrefillTotal || int(c.DecodeRows) != tm.Tokens || c.NextPos != c.PrefillRows+c.DecodeRows {
 			t.Errorf("hop %d: %+v for %d prompt tokens and %d of answer", h.Hop, c, tm.PrefillTotal, tm.Tokens)
 		}
-		if c.LastDecodeOut == 0 || c.LastDecodeIn == 0 {
+		if c.LastDecodeIn == 0 {
 			t.Errorf("hop %d counted no bytes: %+v", h.Hop, c)
+		}
+		if i > 0 && tm.Route[i-1].Counters.LastDecodeOut != c.LastDecodeIn {
+			t.Errorf("hop %d got %d bytes per token, hop %d sent %d", i, c.LastDecodeIn, i-1, tm.Route[i-1].Counters.LastDecodeOut)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (s *session) cancelRows(f *protocol.Frame) *protocol.Error {
 	}
 	if down != nil {
 		// Its failure ends the session through the downstream goroutine.
-		down.Send(s.ctx, protocol.ControlFrame(f.Kind, f.Slot, f.Epoch, f.Pos))
+		_ = down.Send(s.ctx, protocol.ControlFrame(f.Kind, f.Slot, f.Epoch, f.Pos))
 	}
 	return nil
 }

@@ -234,11 +234,13 @@ func (s *Server) handle(h func(http.ResponseWriter, *http.Request, protocol.Node
 // waiting for.
 func (s *Server) refuse(w http.ResponseWriter, e *protocol.Error) {
 	rc := http.NewResponseController(w)
-	rc.EnableFullDuplex()
+	// Each step helps where the connection allows it; the answer is all that
+	// counts.
+	_ = rc.EnableFullDuplex()
 	w.Header().Set("Connection", "close")
 	writeJSON(w, e.Code.HTTPStatus(), e)
-	rc.Flush()
-	rc.SetReadDeadline(time.Now().Add(lastWords))
+	_ = rc.Flush()
+	_ = rc.SetReadDeadline(time.Now().Add(lastWords))
 }
 
 func (s *Server) servePing(w http.ResponseWriter, r *http.Request, _ protocol.NodeID) *protocol.Error {

@@ -206,7 +206,7 @@ func (s *session) writeUp(w io.Writer) {
 		s.prevFailed(err)
 		return
 	}
-	fw.Write(s.lastFrame()) // nobody is left to hear of its failure
+	_ = fw.Write(s.lastFrame()) // nobody is left to hear of its failure
 }
 
 // writeAll writes frames of c, and a ping when there is none for pingEvery. At
@@ -323,7 +323,7 @@ func (d *deadlineReader) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stopped = true
-	d.set(time.Unix(1, 0))
+	_ = d.set(time.Unix(1, 0)) // a connection that is gone reads no more either
 }
 
 // deadlineWriter gives each frame its own deadline and sends it off.

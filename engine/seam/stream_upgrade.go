@@ -61,6 +61,7 @@ func closeGently(conn net.Conn) {
 			return
 		}
 	}
-	conn.SetReadDeadline(time.Now().Add(lastWords))
-	io.Copy(io.Discard, conn)
+	if conn.SetReadDeadline(time.Now().Add(lastWords)) == nil {
+		_, _ = io.Copy(io.Discard, conn) // only its end matters
+	}
 }

@@ -52,6 +52,6 @@ func (s *Server) serveTokens(w http.ResponseWriter, r *http.Request, peer protoc
 		left(err)
 		return nil
 	}
-	fw.Write(sess.lastFrame()) // nobody is left to hear of its failure
+	_ = fw.Write(sess.lastFrame()) // nobody is left to hear of its failure
 	return nil
 }

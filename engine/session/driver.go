@@ -258,7 +258,8 @@ func (d *driver) close(reason *protocol.Error) {
 	}
 	if d.stream != nil {
 		if reason != nil && lost != 0 {
-			d.stream.Send(quick, protocol.ControlFrame(protocol.KindCancel, 0, 0, d.sent))
+			// The close frame that follows ends the work as well.
+			_ = d.stream.Send(quick, protocol.ControlFrame(protocol.KindCancel, 0, 0, d.sent))
 		}
 		d.poll(quick, func(i int) bool { return i != lost })
 		d.stream.Close()

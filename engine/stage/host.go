@@ -19,7 +19,7 @@ type HostOptions struct {
 	Report protocol.Capability
 	// Prepare makes the files ready just before each start and returns them
 	// with a function that is called as soon as the child has loaded them.
-	Prepare func() (paths []string, release func() error, err error)
+	Prepare func() (paths []string, release func(), err error)
 	// Changed is called after each change of state, from the host's goroutine.
 	Changed func()
 	Logger  *slog.Logger
@@ -94,7 +94,7 @@ func (h *Host) life(ctx context.Context) {
 
 func (h *Host) start(ctx context.Context) (*Process, error) {
 	load := h.o.Load
-	release := func() error { return nil }
+	release := func() {}
 	if h.o.Prepare != nil {
 		paths, rel, err := h.o.Prepare()
 		if err != nil {
@@ -102,12 +102,8 @@ func (h *Host) start(ctx context.Context) (*Process, error) {
 		}
 		load.Paths, release = paths, rel
 	}
-	p, err := Start(ctx, h.o.Spawn, load, h.o.Report)
-	if rerr := release(); err == nil && rerr != nil {
-		p.Stop()
-		return nil, protocol.Errorf(protocol.CodeInternal, "release the stage's files: %w", rerr)
-	}
-	return p, err
+	defer release()
+	return Start(ctx, h.o.Spawn, load, h.o.Report)
 }
 
 func (h *Host) set(s protocol.ShardState, p *Process, e *protocol.Error) {

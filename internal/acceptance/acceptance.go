@@ -6,6 +6,7 @@ package acceptance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -123,7 +124,7 @@ func (e *env) start(ctx context.Context, name string, models ...string) (_ *netw
 	}
 	defer func() {
 		if err != nil {
-			n.net.Stop()
+			err = errors.Join(err, n.net.Stop())
 		}
 	}()
 	if n.gateway, err = n.net.StartGateway(ctx, "gateway", models); err != nil {
@@ -174,8 +175,7 @@ func (e *env) twoNodes(ctx context.Context) (*network, error) {
 		return nil, err
 	}
 	if err := n.hold(ctx, guide, guideName, []string{"0-4", "4-8"}, localnet.NodeOptions{}); err != nil {
-		n.net.Stop()
-		return nil, err
+		return nil, errors.Join(err, n.net.Stop())
 	}
 	e.pair = n
 	return n, nil

@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -15,7 +16,7 @@ import (
 // sameTokens is AC-07. Each cut is checked twice: all logits of stages in one
 // process against the whole model, and tokens with their log probabilities of
 // a route of real nodes. Both must be equal bit by bit.
-func sameTokens(ctx context.Context, e *env) (string, error) {
+func sameTokens(ctx context.Context, e *env) (figure string, err error) {
 	models := []struct{ path, name string }{{guide, guideName}}
 	note := ""
 	if _, err := os.Stat(stories); err == nil {
@@ -31,7 +32,7 @@ func sameTokens(ctx context.Context, e *env) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer n.net.Stop()
+	defer func() { err = errors.Join(err, n.net.Stop()) }()
 	cuts := 0
 	var most float64
 	for _, m := range models {

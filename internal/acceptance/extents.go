@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ import (
 // ownExtents is AC-17, proven twice: from the calls of the stage process under
 // a tracer (it opens no model file but those of its layers), and from the
 // files (each holds the publisher's bytes of its own layers and nothing else).
-func ownExtents(ctx context.Context, e *env) (string, error) {
+func ownExtents(ctx context.Context, e *env) (figure string, err error) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		return "", fmt.Errorf("strace is not installed: %w", err)
@@ -28,7 +29,7 @@ func ownExtents(ctx context.Context, e *env) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer n.net.Stop()
+	defer func() { err = errors.Join(err, n.net.Stop()) }()
 	trace := filepath.Join(e.data, "extents", "trace")
 	if err := os.MkdirAll(trace, 0o755); err != nil {
 		return "", err
@@ -43,8 +44,11 @@ func ownExtents(ctx context.Context, e *env) (string, error) {
 	dirs := map[string][2]int{}
 	for i, x := range n.nodes {
 		found, err := filepath.Glob(filepath.Join(x.Data, "shards", "*"))
-		if err != nil || len(found) != 1 {
-			return "", fmt.Errorf("%s has %d shard folders (%v)", x.Name, len(found), err)
+		if err != nil {
+			return "", err
+		}
+		if len(found) != 1 {
+			return "", fmt.Errorf("%s has %d shard folders", x.Name, len(found))
 		}
 		dirs[found[0]] = [2]int{4 * i, 4*i + 4}
 	}

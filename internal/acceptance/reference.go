@@ -196,9 +196,7 @@ func (r *reference) inProcess(bounds []int) (float64, error) {
 			return 0, err
 		}
 		err = c.add(p.Paths, first, last, r.store.Model().Layers, r.store.Model().Family().Exit)
-		if rerr := p.Release(); err == nil {
-			err = rerr
-		}
+		p.Release()
 		if err != nil {
 			return 0, err
 		}

@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"neuron/engine/protocol"
@@ -102,12 +103,12 @@ func boundedPrefill(ctx context.Context, e *env) (string, error) {
 
 // wholeModel is AC-10: one node with the whole file, as it lies, serves a
 // one-hop route through the same API.
-func wholeModel(ctx context.Context, e *env) (string, error) {
+func wholeModel(ctx context.Context, e *env) (figure string, err error) {
 	n, err := e.start(ctx, "whole", guide)
 	if err != nil {
 		return "", err
 	}
-	defer n.net.Stop()
+	defer func() { err = errors.Join(err, n.net.Stop()) }()
 	if err := n.hold(ctx, guide, guideName, []string{"all"}, localnet.NodeOptions{}); err != nil {
 		return "", err
 	}

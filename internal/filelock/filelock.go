@@ -29,11 +29,12 @@ func acquire(path string, wait bool) (*Lock, error) {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}
 	if err := lock(f, wait); err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return &Lock{f: f}, nil
 }
 
 // Unlock frees the lock. The file stays: removing it would race with others.
-func (l *Lock) Unlock() error { return l.f.Close() }
+// Closing a file that was never written has nothing to report.
+func (l *Lock) Unlock() { _ = l.f.Close() }

@@ -144,6 +144,6 @@ func syncFolder(dir string) {
 	if err != nil {
 		return
 	}
-	d.Sync()
-	d.Close()
+	_ = d.Sync()
+	_ = d.Close()
 }

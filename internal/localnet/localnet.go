@@ -79,8 +79,7 @@ func Start(ctx context.Context, o Options) (*Net, error) {
 		}
 	}
 	if n.TrackerURL == "" {
-		n.Stop()
-		return nil, fmt.Errorf("the tracker's first line has no address: %q", line)
+		return nil, errors.Join(fmt.Errorf("the tracker's first line has no address: %q", line), n.Stop())
 	}
 	return n, nil
 }
@@ -191,7 +190,7 @@ func (n *Net) own(p *Proc, out io.Reader) {
 	if line, err := r.ReadString('\n'); err == nil {
 		p.line <- strings.TrimSpace(line)
 	}
-	io.Copy(io.Discard, r) // until the process closes it; what it prints later is of no use here
+	_, _ = io.Copy(io.Discard, r) // until the process closes it; what it prints later is of no use here
 	err := p.cmd.Wait()
 	p.mu.Lock()
 	p.exitErr = err
@@ -245,9 +244,9 @@ func (p *Proc) Stop() error {
 	case <-p.done:
 		return nil
 	case <-timer.C:
-		syscall.Kill(-p.Pid(), syscall.SIGKILL)
+		err := syscall.Kill(-p.Pid(), syscall.SIGKILL)
 		<-p.done
-		return fmt.Errorf("%s did not end within %s", p.Name, stopTimeout)
+		return errors.Join(fmt.Errorf("%s did not end within %s", p.Name, stopTimeout), err)
 	}
 }
 

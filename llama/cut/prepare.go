@@ -23,14 +23,12 @@ type Prepared struct {
 	lock *filelock.Lock
 }
 
-// Release lets the next load of this folder go on.
-func (p *Prepared) Release() error {
-	if p.lock == nil {
-		return nil
+// Release lets the next load of this folder go on; idempotent.
+func (p *Prepared) Release() {
+	if p.lock != nil {
+		p.lock.Unlock()
+		p.lock = nil
 	}
-	l := p.lock
-	p.lock = nil
-	return l.Unlock()
 }
 
 // Prepare writes the headers of a stage for [first, last) and returns its

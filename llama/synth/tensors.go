@@ -126,7 +126,7 @@ func (t tensor) write(w io.Writer, seed uint64) error {
 		return err
 	}
 	h := fnv.New64a()
-	io.WriteString(h, t.info.Name) // a hash never fails
+	_, _ = io.WriteString(h, t.info.Name) // a hash never fails
 	rng := &rng{state: h.Sum64() ^ seed*0x9e3779b97f4a7c15}
 	n, err := t.info.Elements()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"neuron/engine/protocol"
+	"neuron/internal/filelock"
 )
 
 const lockName = "tracker.lock"
@@ -20,7 +21,7 @@ const lockName = "tracker.lock"
 // Dir is an open data folder. It is safe for concurrent use.
 type Dir struct {
 	path string
-	lock *os.File
+	lock *filelock.Lock
 }
 
 // Open creates path (mode 0700) when it is missing, checks that it can be
@@ -37,20 +38,16 @@ func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return nil, Coded(err, "create data folder "+abs)
 	}
-	f, err := os.OpenFile(filepath.Join(abs, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, Coded(err, "open the lock of data folder "+abs)
+	lock, err := filelock.Try(filepath.Join(abs, lockName))
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, protocol.Errorf(protocol.CodeAlreadyRunning, "another tracker uses the data folder %s", abs)
 	}
-	if err := lockFile(f); err != nil {
-		f.Close()
-		if errors.Is(err, errLocked) {
-			return nil, protocol.Errorf(protocol.CodeAlreadyRunning, "another tracker uses the data folder %s", abs)
-		}
+	if err != nil {
 		return nil, Coded(err, "lock data folder "+abs)
 	}
-	d := &Dir{path: abs, lock: f}
+	d := &Dir{path: abs, lock: lock}
 	if err := d.probe(); err != nil {
-		f.Close()
+		lock.Unlock()
 		return nil, err
 	}
 	return d, nil
@@ -100,7 +97,7 @@ func (d *Dir) WriteFile(name string, data []byte) error {
 
 // Close gives the folder back. The lock file stays: removing it would let two
 // processes lock two different files of the same name.
-func (d *Dir) Close() error { return d.lock.Close() }
+func (d *Dir) Close() { d.lock.Unlock() }
 
 // Coded turns an operating system error into one with a stable code that a
 // person can act on.

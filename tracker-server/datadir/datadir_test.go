@@ -36,9 +36,7 @@ func TestOpen(t *testing.T) {
 	if err != nil || string(b) != "two" {
 		t.Fatalf("got %q, %v", b, err)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	d.Close()
 	d, err = Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -94,7 +95,7 @@ func (o *Options) sessionsConfig() sessions.Config { return sessions.DefaultConf
 
 // listen opens the port with errors that help.
 func listen(addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	switch {
 	case err == nil:
 		return l, nil

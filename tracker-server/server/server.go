@@ -57,7 +57,7 @@ func New(o Options) (_ *Server, err error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			s.release()
+			err = errors.Join(err, s.release())
 			s.cancel()
 		}
 	}()
@@ -255,7 +255,7 @@ func (s *Server) release() error {
 		errs = append(errs, s.store.Close())
 	}
 	if s.dir != nil {
-		errs = append(errs, s.dir.Close())
+		s.dir.Close()
 	}
 	return errors.Join(errs...)
 }

@@ -25,8 +25,8 @@ var ErrNoSpans = errors.New("the chat template transforms message contents")
 // template that holds one of them gets another set.
 const (
 	markBase  rune = 0xF0000
-	markCount      = 12 // begin, end, and ten digits
-	markSets       = 64
+	markCount rune = 12 // begin, end, and ten digits
+	markSets  rune = 64
 )
 
 // RenderSpans renders in and finds the contents in the result. It renders a
@@ -69,7 +69,7 @@ func (t *Template) RenderSpans(ctx context.Context, in Input) (string, []Span, e
 
 // freeMarks finds a set of code points that occurs nowhere in the input.
 func (t *Template) freeMarks(msgs []Message) (rune, bool) {
-	for set := range rune(markSets) {
+	for set := range markSets {
 		base := markBase + set*markCount
 		used := func(s string) bool {
 			return strings.IndexFunc(s, func(r rune) bool { return r >= base && r < base+markCount }) >= 0

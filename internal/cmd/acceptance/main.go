@@ -14,7 +14,10 @@ import (
 	"neuron/internal/acceptance"
 )
 
-func main() {
+func main() { os.Exit(mainStatus()) }
+
+// mainStatus is main with an exit status, so that deferred calls run.
+func mainStatus() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	exe, err := os.Executable()
@@ -26,6 +29,7 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "acceptance:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }

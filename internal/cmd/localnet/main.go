@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,7 +29,10 @@ const (
 	routeWait = 60 * time.Second
 )
 
-func main() {
+func main() { os.Exit(mainStatus()) }
+
+// mainStatus is main with an exit status, so that deferred calls run.
+func mainStatus() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	mode := ""
@@ -43,12 +47,13 @@ func main() {
 		err = demo(ctx)
 	default:
 		fmt.Fprintln(os.Stderr, "usage: neuron-localnet run|demo")
-		os.Exit(2)
+		return 2
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: failed: %v\n", mode, err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // network is what both modes start.
@@ -76,7 +81,7 @@ func start(ctx context.Context, data string) (_ *network, err error) {
 	}
 	defer func() {
 		if err != nil {
-			w.net.Stop()
+			err = errors.Join(err, w.net.Stop())
 		}
 	}()
 	half := src.Model.Layers / 2
@@ -124,8 +129,7 @@ func run(ctx context.Context) error {
 		fmt.Println("\nStopping.")
 		return w.net.Stop()
 	case p := <-w.net.Died():
-		w.net.Stop()
-		return fmt.Errorf("%s", p.Describe())
+		return errors.Join(errors.New(p.Describe()), w.net.Stop())
 	}
 }
 
