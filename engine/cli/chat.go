@@ -9,7 +9,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +34,8 @@ func chatCommand() *cobra.Command {
 		Use:   "chat [QUESTION]",
 		Short: "Talk to a model of the network in the terminal",
 		Long: "Talk to a model through a gateway. With a question it prints the answer and ends;\n" +
-			"without one it asks for lines until the input ends. Ctrl-C stops an answer.",
+			"without one it asks for lines until the input ends. Ctrl-C stops an answer, and\n" +
+			"ends the program while no answer comes.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, model, err := o.connect()
@@ -45,7 +49,12 @@ func chatCommand() *cobra.Command {
 			if len(args) > 0 {
 				return t.ask(c.Context(), strings.Join(args, " "))
 			}
-			return t.loop(c.Context(), c.InOrStdin())
+			// The program's context ends with the first interrupt; here the first
+			// one may mean the answer only.
+			interrupts := make(chan os.Signal, 1)
+			signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+			defer signal.Stop(interrupts)
+			return t.loop(context.WithoutCancel(c.Context()), c.InOrStdin(), interrupts)
 		},
 	}
 	dataFlag(c, &o.data, "data folder of the gateway")
@@ -89,45 +98,120 @@ type talk struct {
 	history []apiclient.Message
 }
 
-func (t *talk) loop(ctx context.Context, in io.Reader) error {
+// loop asks for lines until the input ends or a signal comes while no answer
+// is under way. A failed or stopped answer ends itself, not the conversation.
+func (t *talk) loop(ctx context.Context, in io.Reader, signals <-chan os.Signal) error {
 	fmt.Fprintf(t.out, "Talking to %s. An empty line or Ctrl-D ends.\n", t.model)
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	input := readLines(ctx, in)
 	for {
 		fmt.Fprint(t.out, "\n> ")
-		if !lines.Scan() || strings.TrimSpace(lines.Text()) == "" {
+		var line inputLine
+		select {
+		case line = <-input:
+		case <-signals:
 			fmt.Fprintln(t.out)
-			return lines.Err()
+			return nil
 		}
-		if err := t.ask(ctx, lines.Text()); err != nil {
-			var e *protocol.Error
-			if !errors.As(err, &e) || ctx.Err() != nil {
-				return err
-			}
-			// A failed answer ends itself, not the conversation.
-			fmt.Fprintf(t.out, "\n[%s: %s]\n", e.Code, e.Message)
-			t.history = t.history[:len(t.history)-1]
+		if line.err != nil || strings.TrimSpace(line.text) == "" {
+			fmt.Fprintln(t.out)
+			return line.err
+		}
+		actx, cancel := context.WithCancelCause(ctx)
+		answered := make(chan error, 1)
+		go func() { answered <- t.ask(actx, line.text) }()
+		var err error
+		var end bool
+		select {
+		case err = <-answered:
+		case s := <-signals:
+			cancel(errStopped)
+			err, end = <-answered, s != os.Interrupt
+		}
+		cancel(nil)
+		var e *protocol.Error
+		switch {
+		case err == nil:
+		case end || !errors.As(err, &e):
+			return err
+		default:
+			fmt.Fprintf(t.out, "[%s: %s]\n", e.Code, e.Message)
 		}
 	}
 }
 
-// ask sends one question and prints the answer as it comes.
-func (t *talk) ask(ctx context.Context, question string) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
-	t.history = append(t.history, apiclient.Message{Role: "user", Content: question})
-	answer, err := t.client.Chat(ctx, apiclient.ChatRequest{
-		Model: t.model, Messages: t.history, MaxTokens: t.o.maxTokens, Temperature: t.o.temperature,
-	}, func(delta string) { fmt.Fprint(t.out, delta) })
-	if ctx.Err() != nil {
-		fmt.Fprintln(t.out, "\n[stopped]")
-		t.history = t.history[:len(t.history)-1]
-		return nil
+// inputLine is a line of the input; the zero value is its end.
+type inputLine struct {
+	text string
+	err  error
+}
+
+// readLines reads in the background: nothing interrupts a read from a
+// terminal. The goroutine ends with the input, at the next line after ctx, or
+// with the program.
+func readLines(ctx context.Context, in io.Reader) <-chan inputLine {
+	out := make(chan inputLine)
+	give := func(l inputLine) bool {
+		select {
+		case out <- l:
+			return true
+		case <-ctx.Done():
+			return false
+		}
 	}
+	go func() {
+		defer close(out)
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, maxInput)
+		for lines.Scan() {
+			if !give(inputLine{text: lines.Text()}) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			give(inputLine{err: protocol.Errorf(protocol.CodeInvalidRequest, "read the question: %w", err)})
+		}
+	}()
+	return out
+}
+
+// maxInput bounds one line of input, in bytes.
+const maxInput = 1 << 20
+
+// harmless drops the control characters that could steer a terminal: the text
+// comes from other people's computers.
+func harmless(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return -1
+	}
+	return r
+}
+
+var errStopped = errors.New("stopped by the user")
+
+// ask sends one question and prints the answer as it comes. An answer that is
+// not complete is an error and leaves no trace in the history.
+func (t *talk) ask(ctx context.Context, question string) error {
+	turns := append(slices.Clone(t.history), apiclient.Message{Role: "user", Content: question})
+	printed := false
+	answer, err := t.client.Chat(ctx, apiclient.ChatRequest{
+		Model: t.model, Messages: turns, MaxTokens: t.o.maxTokens, Temperature: t.o.temperature,
+	}, func(delta string) {
+		printed = true
+		fmt.Fprint(t.out, strings.Map(harmless, delta))
+	})
 	if err != nil {
+		if printed {
+			fmt.Fprintln(t.out)
+		}
+		if ctx.Err() != nil {
+			return protocol.Errorf(protocol.CodeCancelled, "the answer was stopped: %w", context.Cause(ctx))
+		}
 		return err
 	}
-	t.history = append(t.history, apiclient.Message{Role: "assistant", Content: answer.Text})
+	turns = append(turns, apiclient.Message{Role: "assistant", Content: answer.Text})
+	t.history = turns
 	fmt.Fprintf(t.out, "\n[%d tokens, %.0f tokens/s, %d hops]\n", answer.Telemetry.Tokens, answer.Telemetry.TokensPerSecond, len(answer.Telemetry.Route))
 	return nil
 }

@@ -33,6 +33,15 @@ func Main(ctx context.Context, args []string) int {
 	}
 	root := newRoot()
 	root.SetArgs(args)
+	began := false
+	for _, c := range root.Commands() {
+		if work := c.RunE; work != nil {
+			c.RunE = func(c *cobra.Command, args []string) error {
+				began = true
+				return work(c, args)
+			}
+		}
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -40,6 +49,10 @@ func Main(ctx context.Context, args []string) int {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
 		fmt.Fprintln(os.Stderr, "neuron-engine:", err)
+		if began {
+			return exitFail
+		}
+		fmt.Fprintln(os.Stderr, "See: neuron-engine help.")
 		return exitUsage
 	}
 	fmt.Fprintf(os.Stderr, "neuron-engine: %s (%s)\n", e.Message, e.Code)

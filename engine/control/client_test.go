@@ -145,7 +145,7 @@ func TestRouteAndModels(t *testing.T) {
 		t.Fatalf("models %+v, %v", ms, err)
 	}
 	s := protocol.NewSessionID()
-	rep, err := c.Route(ctx, protocol.RouteRequest{Session: s, Model: "m", Context: 128})
+	rep, err := c.Route(ctx, protocol.RouteRequest{Session: s, Model: "m", Context: 128, Policy: protocol.PolicyPublic})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,10 @@ type Gateway struct {
 	api     *gateway.Gateway
 }
 
+// defaultMaxTokens is for requests that state no length: KV memory is reserved
+// for all of it, so the rest of a long context would be too much.
+const defaultMaxTokens = 4096
+
 // NewGateway takes the data folder and port and loads the tokenizers. The
 // caller must Run or Close it.
 func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
@@ -100,7 +104,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 		return nil, err
 	}
 	g.api = gateway.New(gateway.Options{
-		Backend: g.manager, Key: g.key, Logger: g.log, AllowedHosts: allowedHosts(g.l.Addr()),
+		Backend: g.manager, Key: g.key, DefaultMaxTokens: defaultMaxTokens, Logger: g.log, AllowedHosts: allowedHosts(g.l.Addr()),
 	})
 	return g, g.writeEndpoint()
 }
@@ -187,7 +191,7 @@ func (g *Gateway) release() (err error) {
 		if err = os.Remove(filepath.Join(g.o.Data, endpointFile)); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-		err = errors.Join(err, g.lock.Unlock())
+		g.lock.Unlock()
 		g.lock = nil
 	}
 	return err

@@ -263,6 +263,9 @@ func (h Header) check(l Limits) error {
 	if h.Length > l.MaxPayload {
 		return Errorf(CodeFrameInvalid, "payload of %d bytes exceeds %d", h.Length, l.MaxPayload)
 	}
+	if h.Flags&FlagSample != 0 && !h.Kind.Rows() || h.Flags&FlagMore != 0 && h.Kind != KindToken {
+		return Errorf(CodeFrameInvalid, "flags %#x do not belong to a %s frame", uint16(h.Flags), h.Kind)
+	}
 	if h.Pos > l.MaxPos {
 		return Errorf(CodeFrameInvalid, "position %d exceeds %d", h.Pos, l.MaxPos)
 	}

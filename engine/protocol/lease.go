@@ -3,6 +3,7 @@ package protocol
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -26,7 +27,7 @@ type Lease struct {
 	EngineBuild Build     `json:"build"`
 	Issued      time.Time `json:"issued"`
 	Expires     time.Time `json:"expires"`
-	Policy      string    `json:"policy"` // "public" or "private"
+	Policy      string    `json:"policy"` // PolicyPublic or PolicyPrivate
 }
 
 // Hop is one shard's part in a route.
@@ -58,8 +59,17 @@ type SignedLease struct {
 // leaseDomain keeps lease signatures apart from all others of the same key.
 const leaseDomain = "neuron-lease-v1\x00"
 
-// MaxHops bounds a route.
-const MaxHops = 64
+// MaxHops bounds a route, maxAddr the length of a hop's address.
+const (
+	MaxHops = 64
+	maxAddr = 300
+)
+
+// Policies of a route.
+const (
+	PolicyPublic  = "public"
+	PolicyPrivate = "private"
+)
 
 // SignLease signs l.
 func SignLease(l *Lease, key ed25519.PrivateKey) (*SignedLease, error) {
@@ -114,6 +124,12 @@ func (l *Lease) check() error {
 	if _, err := ParseModelID(string(l.Model)); err != nil {
 		return bad("%w", err)
 	}
+	if _, err := ParseNodeID(string(l.Driver)); err != nil {
+		return bad("driver: %w", err)
+	}
+	if l.Policy != PolicyPublic && l.Policy != PolicyPrivate {
+		return bad("policy %.32q", l.Policy)
+	}
 	if len(l.Hops) == 0 || len(l.Hops) > MaxHops {
 		return bad("%d hops", len(l.Hops))
 	}
@@ -131,6 +147,12 @@ func (l *Lease) check() error {
 	for i, h := range l.Hops {
 		if h.Use.First != at || !h.Use.Valid(l.Layers) {
 			return bad("hop %d uses layers %s, expected to start at %d of %d", i, h.Use, at, l.Layers)
+		}
+		if _, err := ParseNodeID(string(h.Node)); err != nil {
+			return bad("hop %d: %w", i, err)
+		}
+		if !strings.Contains(h.Addr, ":") || len(h.Addr) > maxAddr || h.StepMicros < 0 {
+			return bad("hop %d has address %.64q and step time %d", i, h.Addr, h.StepMicros)
 		}
 		if seen[h.Node] {
 			return bad("node %s appears twice", h.Node.Short())

@@ -134,7 +134,6 @@ func TestWrongFramesFromTheDriver(t *testing.T) {
 		"repeat":                    {id(func(f *protocol.Frame) { f.Pos-- }), protocol.CodeFrameOrder},
 		"epoch ahead":               {id(func(f *protocol.Frame) { f.Epoch = 1 }), protocol.CodeFrameOrder},
 		"slot":                      {id(func(f *protocol.Frame) { f.Slot = 1 }), protocol.CodeFrameInvalid},
-		"token flag":                {id(func(f *protocol.Frame) { f.Flags = protocol.FlagMore }), protocol.CodeFrameInvalid},
 		"negative id":               {protocol.IDFrame(protocol.KindDecode, 101, []int32{-1}), protocol.CodeFrameInvalid},
 		"chunk too long":            {long, protocol.CodeFrameInvalid},
 		"truncate ahead":            {protocol.ControlFrame(protocol.KindTruncate, 0, 1, 102), protocol.CodeFrameOrder},

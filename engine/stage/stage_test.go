@@ -157,7 +157,7 @@ func TestLoadFailuresHaveCodes(t *testing.T) {
 	}
 	// A program that says nothing and ends in order has not loaded.
 	bad = spawn()
-	bad.Args = []string{"-test.run=^$"}
+	bad.Exe, bad.Args = os.Args[0], []string{"-test.run=^$"}
 	if _, err := tryStartWith(t, bad, s); code(err) != protocol.CodeStageLost {
 		t.Errorf("another program: %v", err)
 	}
@@ -185,6 +185,7 @@ func TestRefusals(t *testing.T) {
 		"window":             {with(protocol.Sampler{RepeatLastN: -2}), protocol.CodeInvalidRequest},
 		"bias":               {with(protocol.Sampler{LogitBias: map[int32]float32{1 << 30: 1}}), protocol.CodeInvalidRequest},
 		"negative bias id":   {with(protocol.Sampler{LogitBias: map[int32]float32{-1: 1}}), protocol.CodeInvalidRequest},
+		"DRY base":           {with(protocol.Sampler{DRYMultiplier: 1, DRYBase: -3, DRYAllowedLength: -7, DRYLastN: 64}), protocol.CodeInvalidRequest},
 		"not a number":       {with(protocol.Sampler{Temperature: nan}), protocol.CodeInternal}, // JSON cannot carry it
 	} {
 		s, err := openSession(t, p, tt.change)
@@ -260,7 +261,7 @@ func TestSampling(t *testing.T) {
 	text := guideText(t)
 	ids := chat(t, text, "What is a seam?")
 	p := start(t, layers(t, guidePath(), 0, 8), nil)
-	say := func(n int, s protocol.Sampler) []protocol.Token {
+	say := func(t *testing.T, n int, s protocol.Sampler) []protocol.Token {
 		t.Helper()
 		session := mustOpen(t, p, func(o *seam.StageOpen) {
 			o.Sampler = &s
@@ -272,19 +273,19 @@ func TestSampling(t *testing.T) {
 		return answer(t, []seam.StageSession{session}, ids, n)
 	}
 	random := func(seed uint32) protocol.Sampler {
-		return protocol.Sampler{Seed: seed, Temperature: 1.5, TopP: 0.99, RepeatLastN: 64, RepeatPenalty: 1.1, IgnoreEOG: true}
+		return protocol.Sampler{Seed: seed, Temperature: 5, RepeatLastN: 64, RepeatPenalty: 1.1, IgnoreEOG: true}
 	}
 	t.Run("a seed repeats", func(t *testing.T) {
-		a, b := textOf(say(24, random(7))), textOf(say(24, random(7)))
+		a, b := textOf(say(t, 24, random(7))), textOf(say(t, 24, random(7)))
 		if a != b || a == "" {
 			t.Errorf("seed 7 said %q and %q", a, b)
 		}
-		if c, d := textOf(say(24, random(8))), textOf(say(24, random(9))); a == c && a == d {
+		if c, d := textOf(say(t, 24, random(8))), textOf(say(t, 24, random(9))); a == c && a == d {
 			t.Errorf("seeds 7, 8 and 9 all said %q", a)
 		}
 	})
 	t.Run("grammar", func(t *testing.T) {
-		got := say(8, protocol.Sampler{Grammar: `root ::= "seven" | "eight"`})
+		got := say(t, 8, protocol.Sampler{Grammar: `root ::= "seven" | "eight"`})
 		if s := textOf(got); s != "seven" && s != "eight" {
 			t.Errorf("said %q", s)
 		}
@@ -293,16 +294,16 @@ func TestSampling(t *testing.T) {
 		}
 	})
 	t.Run("bias", func(t *testing.T) {
-		first := say(1, protocol.Sampler{})[0].ID
-		if got := say(1, protocol.Sampler{LogitBias: map[int32]float32{first: -100}})[0].ID; got == first {
+		first := say(t, 1, protocol.Sampler{})[0].ID
+		if got := say(t, 1, protocol.Sampler{LogitBias: map[int32]float32{first: -100}})[0].ID; got == first {
 			t.Errorf("token %d in spite of its bias", got)
 		}
-		if got := say(1, protocol.Sampler{LogitBias: map[int32]float32{42: 100}})[0].ID; got != 42 {
+		if got := say(t, 1, protocol.Sampler{LogitBias: map[int32]float32{42: 100}})[0].ID; got != 42 {
 			t.Errorf("token %d, want 42", got)
 		}
 	})
 	t.Run("logprobs", func(t *testing.T) {
-		for _, tok := range say(6, protocol.Sampler{Logprobs: true, Top: 5}) {
+		for _, tok := range say(t, 6, protocol.Sampler{Logprobs: true, Top: 5}) {
 			if len(tok.Top) != 5 || tok.Top[0].ID != tok.ID || tok.Top[0].Logprob != tok.Logprob {
 				t.Fatalf("greedy token %+v", tok)
 			}
@@ -317,7 +318,7 @@ func TestSampling(t *testing.T) {
 				t.Errorf("probabilities sum to %g", sum)
 			}
 		}
-		if tok := say(1, protocol.Sampler{})[0]; !math.IsNaN(float64(tok.Logprob)) || len(tok.Top) != 0 {
+		if tok := say(t, 1, protocol.Sampler{})[0]; !math.IsNaN(float64(tok.Logprob)) || len(tok.Top) != 0 {
 			t.Errorf("not asked for: %+v", tok)
 		}
 	})
@@ -328,11 +329,11 @@ func TestSampling(t *testing.T) {
 			{Temperature: 1, TopP: -1}, {Temperature: 1, TopP: 7, MinP: 7}, {Temperature: 1, TypicalP: 1e-9}, {Temperature: 1, TopNSigma: 1e-9},
 			{Temperature: 1, XTCProbability: 1, XTCThreshold: 0}, {Temperature: 1, Mirostat: 1}, {Temperature: 1, Mirostat: 2, MirostatTau: -5, MirostatEta: 1e9},
 			{RepeatLastN: -1, RepeatPenalty: 1e30}, {RepeatLastN: protocol.MaxContext, PresencePenalty: -1e30, FrequencyPenalty: 1e30},
-			{DRYMultiplier: 1e9, DRYBase: -3, DRYAllowedLength: -7, DRYLastN: -1},
+			{DRYMultiplier: 1e9, DRYBase: 1.75, DRYAllowedLength: 1, DRYLastN: -1},
 			{Temperature: 1, LogitBias: map[int32]float32{1: -math.MaxFloat32, 2: math.MaxFloat32}},
 		} {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
-				if got := say(3, s); len(got) == 0 {
+				if got := say(t, 3, s); len(got) == 0 {
 					t.Error("no answer")
 				}
 			})

@@ -23,6 +23,8 @@ import (
 type Options struct {
 	Bin  string // folder with neuron-engine and neuron-tracker
 	Data string // folder for all data and logs; kept
+	// TrackerListen is the tracker's address [a free port].
+	TrackerListen string
 	// LogLevel is NEURON_LOG of all processes [info].
 	LogLevel string
 }
@@ -64,18 +66,21 @@ const (
 
 // Start starts the tracker.
 func Start(ctx context.Context, o Options) (*Net, error) {
+	if o.TrackerListen == "" {
+		o.TrackerListen = "127.0.0.1:0"
+	}
 	n := &Net{o: o, died: make(chan *Proc, 1)}
 	if err := os.MkdirAll(filepath.Join(o.Data, "logs"), 0o755); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	p, line, err := n.spawn(ctx, "tracker", nil, "neuron-tracker", "--data", n.dir("tracker"), "--listen", "127.0.0.1:0")
+	p, line, err := n.spawn(ctx, "tracker", nil, "neuron-tracker", "--data", n.dir("tracker"), "--listen", o.TrackerListen)
 	if err != nil {
 		return nil, err
 	}
 	n.Tracker = p
 	for _, word := range strings.Fields(line) {
 		if strings.HasPrefix(word, "http") || strings.HasPrefix(word, "ws") {
-			n.TrackerURL = word
+			n.TrackerURL = strings.TrimSuffix(word, "/")
 		}
 	}
 	if n.TrackerURL == "" {

@@ -82,6 +82,9 @@ type wireError struct {
 }
 
 func (e *wireError) err() error {
+	if e.Code == "" { // a server of others
+		e.Code = protocol.CodeUnavailable
+	}
 	return &protocol.Error{Code: e.Code, Message: e.Message, Hop: e.Hop, Phase: e.Phase}
 }
 
@@ -109,27 +112,36 @@ func (c *Client) Chat(ctx context.Context, r ChatRequest, onDelta func(string)) 
 	return a, nil
 }
 
+// maxLine bounds one line of the event stream, in bytes.
+const maxLine = 4 << 20
+
 // read consumes the event stream up to [DONE].
 func (a *Answer) read(body io.Reader, onTelemetry func(protocol.Telemetry), onDelta func(string)) error {
 	var text strings.Builder
 	event := ""
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, 4<<20)
+	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		line := lines.Text()
-		data, isData := strings.CutPrefix(line, "data: ")
+		// The space behind the colon is optional (WHATWG HTML, section 9.2.6).
+		data, isData := strings.CutPrefix(line, "data:")
+		data = strings.TrimPrefix(data, " ")
+		name, isEvent := strings.CutPrefix(line, "event:")
 		switch {
-		case strings.HasPrefix(line, "event: "):
-			event = strings.TrimPrefix(line, "event: ")
+		case isEvent:
+			event = strings.TrimPrefix(name, " ")
 		case line == "":
 			event = ""
 		case !isData:
 		case data == "[DONE]":
+			if a.Finish == "" {
+				return brokeOff(errors.New("it has no finish reason"))
+			}
 			a.Text = text.String()
 			return nil
 		case event == "neuron.telemetry":
 			if err := json.Unmarshal([]byte(data), &a.Telemetry); err != nil {
-				return fmt.Errorf("telemetry: %w", err)
+				return malformed(err)
 			}
 			a.Session = a.Telemetry.Session
 			if onTelemetry != nil {
@@ -138,7 +150,7 @@ func (a *Answer) read(body io.Reader, onTelemetry func(protocol.Telemetry), onDe
 		default:
 			var ch chunk
 			if err := json.Unmarshal([]byte(data), &ch); err != nil {
-				return fmt.Errorf("answer: %w", err)
+				return malformed(err)
 			}
 			if ch.Error != nil {
 				return ch.Error.err()
@@ -159,9 +171,17 @@ func (a *Answer) read(body io.Reader, onTelemetry func(protocol.Telemetry), onDe
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("answer: %w", err)
+		return brokeOff(err)
 	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the answer broke off")
+	return brokeOff(io.ErrUnexpectedEOF)
+}
+
+func brokeOff(err error) error {
+	return protocol.Errorf(protocol.CodeUnavailable, "the answer broke off: %w", err)
+}
+
+func malformed(err error) error {
+	return protocol.Errorf(protocol.CodeUnavailable, "the API's answer is malformed: %w", err)
 }
 
 // JSON sends a request and decodes the answer into out.
@@ -179,7 +199,7 @@ func (c *Client) JSON(ctx context.Context, method, path string, in, out any) (ht
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(out); err != nil {
-		return nil, fmt.Errorf("answer: %w", err)
+		return nil, malformed(err)
 	}
 	return resp.Header, nil
 }

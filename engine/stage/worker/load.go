@@ -180,6 +180,8 @@ func coded(err error) error {
 			return protocol.Errorf(protocol.CodeNativeLayout, "%w", err)
 		case llama.CodeModelLoad:
 			return protocol.Errorf(protocol.CodeModelInvalid, "%w", err)
+		case llama.CodeSamplerInvalid:
+			return protocol.Errorf(protocol.CodeInvalidRequest, "%w", err)
 		case llama.CodeContextCreate:
 			return protocol.Errorf(protocol.CodeKVBudget, "%w", err)
 		}

@@ -68,7 +68,7 @@ func (st *state) newSession(f *protocol.Frame) (*session, error) {
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the tail needs sampler settings")
 		}
 		var err error
-		if s.sampler, err = newSampler(st.vocab, o.Sampler, o.Prompt); err != nil {
+		if s.sampler, err = newSampler(st.vocab, wholeWindows(o.Sampler, o.Context), o.Prompt); err != nil {
 			return nil, err
 		}
 	}
@@ -84,6 +84,18 @@ func (st *state) newSession(f *protocol.Frame) (*session, error) {
 	s.pool, s.seq = p, seq
 	p.seqs[seq] = s
 	return s, nil
+}
+
+// wholeWindows writes out the penalty windows of -1, which mean the session's
+// whole context.
+func wholeWindows(c *protocol.Sampler, context int) *protocol.Sampler {
+	out := *c
+	for _, n := range []*int32{&out.RepeatLastN, &out.DRYLastN} {
+		if *n == -1 {
+			*n = int32(min(max(context, 0), protocol.MaxContext))
+		}
+	}
+	return &out
 }
 
 // close frees what the session holds outside its pool.

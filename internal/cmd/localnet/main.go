@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -76,7 +77,9 @@ func start(ctx context.Context, data string) (_ *network, err error) {
 		return nil, err
 	}
 	w := &network{source: src}
-	if w.net, err = localnet.Start(ctx, localnet.Options{Bin: filepath.Dir(bin), Data: data}); err != nil {
+	if w.net, err = localnet.Start(ctx, localnet.Options{
+		Bin: filepath.Dir(bin), Data: data, TrackerListen: address(data, "127.0.0.1:7700"),
+	}); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -92,7 +95,7 @@ func start(ctx context.Context, data string) (_ *network, err error) {
 		}
 		w.nodes = append(w.nodes, n)
 	}
-	if w.gateway, err = w.net.StartGateway(ctx, "gateway", []string{model}, "--listen", gatewayAddr(data)); err != nil {
+	if w.gateway, err = w.net.StartGateway(ctx, "gateway", []string{model}, "--listen", address(data, "127.0.0.1:8484")); err != nil {
 		return nil, err
 	}
 	if w.end, err = localnet.Endpoint(w.gateway); err != nil {
@@ -102,12 +105,21 @@ func start(ctx context.Context, data string) (_ *network, err error) {
 	return w, err
 }
 
-// gatewayAddr is fixed for "make run", so that a client's settings stay right.
-func gatewayAddr(data string) string {
-	if data == dataRun {
-		return "127.0.0.1:8484"
+// address is fixed for "make run", so that bookmarks and a client's settings
+// stay right; another free port when that one is taken, and for the demo.
+func address(data, fixed string) string {
+	const free = "127.0.0.1:0"
+	if data != dataRun {
+		return free
 	}
-	return "127.0.0.1:0"
+	l, err := net.Listen("tcp", fixed) //nolint:noctx // it is closed at once
+	if err != nil {
+		return free
+	}
+	if l.Close() != nil {
+		return free
+	}
+	return fixed
 }
 
 func run(ctx context.Context) error {
