@@ -125,6 +125,8 @@ func (s *Source) Shard(ctx context.Context, r protocol.Range, dir string, progre
 	defer m.Close()
 	store, err := cut.Import(ctx, m, string(s.ID), filepath.Join(dir, s.ID.Short()), r.First, r.Last, progress)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, protocol.Errorf(protocol.CodeCancelled, "cut %s: %w", s.Name, err)
 	case errors.Is(err, syscall.ENOSPC):
 		return nil, protocol.Errorf(protocol.CodeDiskFull, "no space left for layers %s of %s in %s: %w", r, s.Name, dir, err)
 	case errors.Is(err, fs.ErrPermission):

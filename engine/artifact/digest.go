@@ -43,7 +43,8 @@ func digest(ctx context.Context, files []string, cacheDir string, log *slog.Logg
 			return "", openError(path, err)
 		}
 		if c, ok := cache[abs]; ok && c.Size == st.Size() && c.Modified == st.ModTime().UnixNano() {
-			if n, err := hex.Decode(sums[i][:], []byte(c.SHA256)); err == nil && n == sha256.Size {
+			if sum, err := hex.DecodeString(c.SHA256); err == nil && len(sum) == sha256.Size {
+				copy(sums[i][:], sum)
 				continue
 			}
 		}

@@ -109,12 +109,6 @@ func TestChatFindsGateway(t *testing.T) {
 			t.Errorf("status %d, %q, %q", status, stdout, stderr)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(data, "gateway.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, stderr, status := result(t, "", "chat", "--data", data, "Hi"); status != exitOK {
-		t.Logf("a damaged address file: %q", stderr)
-	}
 }
 
 // TestChatFailures wants every answer that is not whole to be an error.

@@ -98,7 +98,7 @@ func TestStatusAndErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, status := result(t, "", c.args...)
-			if status != c.status || !strings.HasPrefix(stderr, "neuron-engine: ") || !strings.Contains(stderr, c.text) {
+			if status != c.status || !strings.Contains(stderr, "neuron-engine: ") || !strings.Contains(stderr, c.text) {
 				t.Errorf("status %d, want %d with %q:\n%s", status, c.status, c.text, stderr)
 			}
 			if c.code != "" && !strings.Contains(stderr, "("+string(c.code)+")") {

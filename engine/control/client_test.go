@@ -132,7 +132,7 @@ func TestRouteAndModels(t *testing.T) {
 		if r.Model != "m" {
 			return nil, protocol.Errorf(protocol.CodeNoRoute, "layers 3-4 are missing")
 		}
-		return &protocol.Lease{Version: protocol.Version, Session: r.Session, Model: model, Layers: 2, Driver: d, Context: r.Context,
+		return &protocol.Lease{Version: protocol.Version, Session: r.Session, Model: model, Layers: 2, Driver: d, Context: r.Context, Policy: protocol.PolicyPublic,
 			Hops:  []protocol.Hop{{Node: controltest.NewIdentity().ID(), Addr: "127.0.0.1:1", Use: protocol.Range{First: 0, Last: 2}}},
 			DType: protocol.DTypeF32, Issued: time.Now(), Expires: time.Now().Add(time.Hour)}, nil
 	}

@@ -79,6 +79,7 @@ type stream struct {
 	pingEvery time.Duration
 	car       carrier
 	win       *window
+	life      context.Context // the owner's; its end cancels the stream
 	ctx       context.Context // ends with the stream
 	cancel    context.CancelFunc
 	frames    chan *protocol.Frame
@@ -110,7 +111,7 @@ func startStream(life context.Context, car carrier, o streamOptions, over func(*
 	ctx, cancel := context.WithCancel(life)
 	s := &stream{
 		who: o.who, index: o.index, accept: o.accept, silence: o.silence, pingEvery: o.pingEvery,
-		car: car, win: newWindow(o.window), ctx: ctx, cancel: cancel,
+		car: car, win: newWindow(o.window), life: life, ctx: ctx, cancel: cancel,
 		frames: make(chan *protocol.Frame, 16), out: make(chan *protocol.Frame),
 		final:    make(chan *protocol.Frame, 1),
 		leaving:  make(chan struct{}),
@@ -119,9 +120,7 @@ func startStream(life context.Context, car carrier, o streamOptions, over func(*
 	s.watch = time.AfterFunc(s.silence, func() {
 		s.end(errorf(protocol.CodeStageFrozen, "%s gave no sign of life for %s", s.who, s.silence))
 	})
-	stop := context.AfterFunc(life, func() {
-		s.end(errorf(protocol.CodeCancelled, "the stream's context ended: %w", context.Cause(life)))
-	})
+	stop := context.AfterFunc(life, func() { s.end(s.cancelled()) })
 	go func() {
 		defer close(s.readDone)
 		s.read()
@@ -137,6 +136,19 @@ func startStream(life context.Context, car carrier, o streamOptions, over func(*
 		}()
 	}
 	return s
+}
+
+func (s *stream) cancelled() *protocol.Error {
+	return errorf(protocol.CodeCancelled, "the stream's context ended: %w", context.Cause(s.life))
+}
+
+// broke says why the carrier failed. The transport closes it by itself when
+// life ends, and its error may be seen before that end.
+func (s *stream) broke(err error) *protocol.Error {
+	if s.life.Err() != nil {
+		return s.cancelled()
+	}
+	return errorf(protocol.CodeHopLost, "the connection to %s broke: %w", s.who, err)
 }
 
 // end ends the stream; the first reason stays. nil is an end in order.
@@ -181,7 +193,7 @@ func (s *stream) read() {
 		if err != nil {
 			var e *protocol.Error
 			if !errors.As(err, &e) && !s.isLeaving() {
-				e = errorf(protocol.CodeHopLost, "the connection to %s broke: %w", s.who, err)
+				e = s.broke(err)
 			}
 			s.end(e)
 			return
@@ -280,7 +292,7 @@ func (s *stream) writeFailed(err error) {
 	case <-s.readDone:
 	case <-s.ctx.Done():
 	case <-wait.C:
-		s.end(errorf(protocol.CodeHopLost, "the connection to %s broke: %w", s.who, err))
+		s.end(s.broke(err))
 	}
 }
 
