@@ -132,7 +132,7 @@ func TestOneUserOfTheBinding(t *testing.T) {
 	allowed := []string{
 		"neuron/llama",                   // its own parts
 		"neuron/engine/stage/worker",     // the stage process
-		"neuron/internal/cmd/acceptance", // the reference to compare with
+		"neuron/internal/acceptance", // the reference to compare with
 	}
 	for _, line := range goList(t, true, "-e", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
 		f := strings.Fields(line)

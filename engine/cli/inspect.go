@@ -9,6 +9,7 @@ import (
 
 	"neuron/engine/artifact"
 	"neuron/engine/protocol"
+	"neuron/llama/family"
 )
 
 // inspectCommand prints what a GGUF is and how it may be cut.
@@ -41,14 +42,30 @@ func inspectCommand() *cobra.Command {
 			fmt.Fprintf(w, "context\t%d tokens\n", report.MaxContext)
 			fmt.Fprintf(w, "seam\t%d floats per token\n", report.Width)
 			fmt.Fprintf(w, "KV memory\t%d bytes per token\n", report.KVBytesPerCell)
-			if report.WholeOnly != "" {
-				fmt.Fprintf(w, "cuts\tnone: %s\n", report.WholeOnly)
-			} else {
-				fmt.Fprintf(w, "cuts\tat every layer that leaves legal ranges\n")
-			}
+			fmt.Fprintf(w, "cuts\t%s\n", cuts(src.Model))
 			return w.Flush()
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the capability report as JSON")
 	return c
+}
+
+// cuts says which layer ranges a node may hold.
+func cuts(m *family.Model) string {
+	if m.WholeOnly != "" {
+		return "none: " + m.WholeOnly
+	}
+	legal, all := 0, 0
+	for first := range m.Layers {
+		for last := first + 1; last <= m.Layers; last++ {
+			all++
+			if m.CheckRange(first, last) == nil {
+				legal++
+			}
+		}
+	}
+	if legal == all {
+		return "at every layer"
+	}
+	return fmt.Sprintf("%d of %d ranges of layers", legal, all)
 }

@@ -94,7 +94,7 @@ func TestInspect(t *testing.T) {
 func TestRunningNode(t *testing.T) {
 	leaktest.Check(t)
 	data := t.TempDir()
-	n, err := program.NewNode(t.Context(), program.NodeOptions{Data: data, Model: guide, Layers: "2-6"})
+	n, err := program.NewNode(t.Context(), program.NodeOptions{Data: data, Model: guide, Layers: "2-6", Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestRunningNode(t *testing.T) {
 func TestRunCommand(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	c := command(t, "run", "--data", data, "--model", guide, "--layers", "0-4")
+	c := command(t, "run", "--data", data, "--model", guide, "--layers", "0-4", "--threads", "1")
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

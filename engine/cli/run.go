@@ -32,7 +32,7 @@ func runCommand() *cobra.Command {
 	f.StringVar(&o.SeamListen, "seam", "127.0.0.1:0", "address on which other nodes reach this one")
 	f.StringVar(&o.SeamAddr, "seam-public", "", "host:port that others should dial, when it is another one")
 	f.StringVar(&o.APIListen, "local-api", "127.0.0.1:0", "address of the local API, loopback only")
-	f.IntVar(&o.Threads, "threads", 1, "threads of the stage")
+	f.IntVar(&o.Threads, "threads", 0, "threads of the stage (0: as many as other programs leave free)")
 	f.IntVar(&o.ChunkRows, "chunk", 256, "most rows of a prefill chunk, a multiple of 64")
 	f.IntVar(&o.MaxContext, "context", 0, "longest session in tokens (0: the model's own limit)")
 	f.IntVar(&o.MaxSessions, "sessions", 16, "most sessions at a time")

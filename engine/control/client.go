@@ -23,6 +23,7 @@ type Client struct {
 	state   State
 	key     ed25519.PublicKey // trusted tracker key, nil until known
 	link    *link             // nil unless connected
+	linked  chan struct{}     // closed while link is set
 	nextID  uint64
 	running bool
 }
@@ -33,7 +34,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, out: newOutbox(), report: make(chan struct{}, 1), key: o.PinnedTracker}
+	c := &Client{o: o, out: newOutbox(), report: make(chan struct{}, 1), key: o.PinnedTracker, linked: make(chan struct{})}
 	c.state = State{URL: o.URL, Status: StatusIdle, Since: o.Clock.Now()}
 	if c.key == nil && o.Trust != nil {
 		if c.key, err = o.Trust.Key(o.URL); err != nil {
@@ -127,6 +128,19 @@ func (c *Client) Connected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.link != nil
+}
+
+// Await waits until questions can be asked, or for ctx's error.
+func (c *Client) Await(ctx context.Context) error {
+	c.mu.Lock()
+	linked := c.linked
+	c.mu.Unlock()
+	select {
+	case <-linked:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // TrackerKey is the key that leases must be signed with, nil before the first

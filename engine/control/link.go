@@ -128,6 +128,7 @@ func (c *Client) serve(ctx context.Context) (end ending) {
 	})
 	c.mu.Lock()
 	c.link = l
+	close(c.linked)
 	c.mu.Unlock()
 	c.setState(State{Status: StatusConnected, Epoch: welcome.Epoch})
 	c.o.Logger.Info("control channel connected", "epoch", welcome.Epoch)
@@ -135,6 +136,7 @@ func (c *Client) serve(ctx context.Context) (end ending) {
 	err = c.read(l)
 	c.mu.Lock()
 	c.link = nil
+	c.linked = make(chan struct{})
 	c.mu.Unlock()
 	close(l.done)
 	writer.Wait()

@@ -289,7 +289,7 @@ func TestOldTracker(t *testing.T) {
 	}))
 	t.Cleanup(tracker.Close)
 	data := t.TempDir()
-	n, err := program.NewNode(t.Context(), program.NodeOptions{Data: data, Model: guide, Tracker: tracker.URL})
+	n, err := program.NewNode(t.Context(), program.NodeOptions{Data: data, Model: guide, Threads: 1, Tracker: tracker.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

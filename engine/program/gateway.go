@@ -122,10 +122,33 @@ func (g *Gateway) connect() (err error) {
 		return err
 	}
 	g.manager, err = session.New(session.Options{
-		Node: g.id.ID(), Hops: session.SeamHops{Client: g.client}, Router: g.ctl, Texts: g.texts,
+		Node: g.id.ID(), Hops: session.SeamHops{Client: g.client}, Router: router{g.ctl}, Texts: g.texts,
 		RTT: g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, Logger: g.o.Log("session"),
 	})
 	return err
+}
+
+// router asks the tracker; a question that comes while the connection is being
+// made (just after the start, or after the tracker's) waits for it a little.
+type router struct{ *control.Client }
+
+const connectPatience = 3 * time.Second
+
+func (r router) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	// Without a connection the question itself says so.
+	_ = r.Await(ctx)
+}
+
+func (r router) Route(ctx context.Context, q protocol.RouteRequest) (*protocol.RouteReply, error) {
+	r.await(ctx)
+	return r.Client.Route(ctx, q)
+}
+
+func (r router) Models(ctx context.Context) ([]protocol.ModelInfo, error) {
+	r.await(ctx)
+	return r.Client.Models(ctx)
 }
 
 // Endpoint says how to reach the API.

@@ -157,7 +157,7 @@ func (n *network) startTracker() {
 
 func (n *network) startNode(o program.NodeOptions) *node {
 	n.t.Helper()
-	o.Model, o.Tracker, o.Log = n.model, n.url, n.log
+	o.Model, o.Tracker, o.Log, o.Threads = n.model, n.url, n.log, 1
 	x, err := program.NewNode(n.t.Context(), o)
 	if err != nil {
 		n.t.Fatal(err)

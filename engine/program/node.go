@@ -36,7 +36,7 @@ type NodeOptions struct {
 	SeamAddr   string // what others dial [the listener's address]
 	APIListen  string // local API ["127.0.0.1:0"]
 
-	Threads     int   // per call [1]
+	Threads     int   // per call [as many as other programs leave free]
 	ChunkRows   int   // [256]
 	MaxContext  int   // [the model's, at most 128K]
 	MaxSessions int   // [16]
@@ -143,7 +143,6 @@ func (o NodeOptions) withDefaults() NodeOptions {
 			*n = v
 		}
 	}
-	num(&o.Threads, 1)
 	num(&o.ChunkRows, defaultChunkRows)
 	num(&o.MaxSessions, defaultMaxSessions)
 	if o.Log == nil {
@@ -173,12 +172,16 @@ func (n *Node) newStage(src *artifact.Source) (*stage.Host, error) {
 		}
 		budget = max(0, m.AvailableBytes-src.Weight) / kvShare
 	}
+	threads := n.o.Threads
+	if threads == 0 {
+		threads = n.host.Cores
+	}
 	exit := src.Model.Family().Exit
 	return stage.NewHost(stage.HostOptions{
 		Spawn: sp, Report: report, Prepare: n.shard.Prepare, Changed: n.stageChanged, Logger: n.o.Log("stage"),
 		Load: wire.Load{
 			NativeDir: n.o.NativeDir, First: report.Loaded.First, Last: report.Loaded.Last, Layers: report.Layers, ExitNode: exit,
-			Threads: n.o.Threads, ChunkRows: n.o.ChunkRows, MaxContext: maxContext, MaxSessions: n.o.MaxSessions,
+			Threads: threads, Adaptive: n.o.Threads == 0, ChunkRows: n.o.ChunkRows, MaxContext: maxContext, MaxSessions: n.o.MaxSessions,
 			KVBudget: budget, KVBytesPerCell: report.KVBytesPerCell, NoRepack: n.o.NoRepack,
 		},
 	}), nil
@@ -344,7 +347,11 @@ func (n *Node) endSession(s protocol.SessionID, e *protocol.Error) { n.seam.EndS
 
 // report is what the tracker learns.
 func (n *Node) report() protocol.Report {
-	r := protocol.Report{Shards: []protocol.ShardReport{n.stage.Report()}, RTTMicros: n.peers.snapshot()}
+	shard := n.stage.Report()
+	r := protocol.Report{Shards: []protocol.ShardReport{shard}, RTTMicros: n.peers.snapshot()}
+	if shard.Error != nil && shard.Error.Code == protocol.CodeHostBusy {
+		r.SharingOff = string(protocol.CodeHostBusy)
+	}
 	if m, err := probe.ReadMemory(); err == nil {
 		r.MemoryPressure, r.FreeMemory = m.Pressure, m.AvailableBytes
 	}

@@ -144,8 +144,11 @@ func (h *Host) Report() protocol.ShardReport {
 	r.Capability = p.Capability()
 	r.FreeKVBytes, r.Sessions, r.Queue = s.FreeKVBytes, s.Sessions, s.Queue
 	r.StepMicros, r.ChunkMicros = s.StepMicros, s.ChunkMicros
-	if draining {
+	if draining || s.HostBusy {
 		r.State = protocol.ShardDraining
+	}
+	if s.HostBusy {
+		r.Error = protocol.Errorf(protocol.CodeHostBusy, "other programs need the processor")
 	}
 	return r
 }

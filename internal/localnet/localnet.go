@@ -50,7 +50,7 @@ type Proc struct {
 	Log  string // path of its log
 	cmd  *exec.Cmd
 	done chan struct{}
-	line chan string
+	line chan string // gets the first line, if there is one; then closed
 
 	mu      sync.Mutex
 	asked   bool  // Stop was called; guarded by mu
@@ -110,7 +110,7 @@ type NodeOptions struct {
 
 // StartNode starts an engine in a data folder called name.
 func (n *Net) StartNode(ctx context.Context, name string, o NodeOptions) (*Node, error) {
-	args := append([]string{"run", "--data", n.dir(name), "--tracker", n.TrackerURL, "--model", o.Model, "--layers", o.Layers}, o.Args...)
+	args := append([]string{"run", "--data", n.dir(name), "--tracker", n.TrackerURL, "--model", o.Model, "--layers", o.Layers, "--threads", "1"}, o.Args...)
 	p, line, err := n.spawn(ctx, name, o.Wrap, "neuron-engine", args...)
 	if err != nil {
 		return nil, err
@@ -160,19 +160,18 @@ func (n *Net) spawn(ctx context.Context, name string, wrap []string, program str
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	go n.own(p, out)
-	n.mu.Lock()
-	n.procs = append(n.procs, p)
-	n.mu.Unlock()
 
 	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
 	select {
-	case line := <-p.line:
-		return p, line, nil
-	case <-p.done:
-		p.mu.Lock()
-		p.asked = true // reported here
-		p.mu.Unlock()
+	case line, ok := <-p.line:
+		if ok {
+			n.mu.Lock()
+			n.procs = append(n.procs, p)
+			n.mu.Unlock()
+			return p, line, nil
+		}
+		<-p.done
 		return nil, "", fmt.Errorf("%s ended at once: %s", name, p.lastWords())
 	case <-timer.C:
 		return nil, "", errors.Join(fmt.Errorf("%s is not ready after %s", name, startTimeout), p.Stop())
@@ -192,16 +191,19 @@ func (n *Net) level() string {
 func (n *Net) own(p *Proc, out io.Reader) {
 	defer close(p.done)
 	r := bufio.NewReader(out)
-	if line, err := r.ReadString('\n'); err == nil {
+	line, err := r.ReadString('\n')
+	started := err == nil
+	if started {
 		p.line <- strings.TrimSpace(line)
 	}
+	close(p.line) // one without a line is reported by spawn
 	_, _ = io.Copy(io.Discard, r) // until the process closes it; what it prints later is of no use here
-	err := p.cmd.Wait()
+	err = p.cmd.Wait()
 	p.mu.Lock()
 	p.exitErr = err
 	asked := p.asked
 	p.mu.Unlock()
-	if !asked {
+	if started && !asked {
 		select {
 		case n.died <- p:
 		default:
@@ -239,6 +241,11 @@ func (p *Proc) Stop() error {
 	p.mu.Lock()
 	p.asked = true
 	p.mu.Unlock()
+	select {
+	case <-p.done: // its id may belong to others by now
+		return nil
+	default:
+	}
 	// A tracer passes no signals on: the whole group gets it.
 	if err := syscall.Kill(-p.Pid(), syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("stop %s: %w", p.Name, err)

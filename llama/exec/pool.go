@@ -25,6 +25,7 @@ type Pool struct {
 	tap   tap
 
 	cells, seqs int
+	threads     int  // of the next call
 	exits       bool // has the callback: may stop before the model's end
 }
 
@@ -38,7 +39,7 @@ func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
 	if !exits && !s.Tail() {
 		return nil, fmt.Errorf("%w: only the tail runs to the end", ErrBatch)
 	}
-	p := &Pool{stage: s, cells: cells, seqs: seqs, exits: exits}
+	p := &Pool{stage: s, cells: cells, seqs: seqs, exits: exits, threads: s.cfg.Threads}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -131,6 +132,18 @@ func (p *Pool) Truncate(seq int, pos int32) error {
 		return fmt.Errorf("%w: this model's memory cannot forget single positions", ErrBatch)
 	}
 	return nil
+}
+
+// SetThreads sets the threads of the calls that follow, 1 to the stage's.
+func (p *Pool) SetThreads(n int) error {
+	if n < 1 || n > p.stage.cfg.Threads {
+		return fmt.Errorf("%w: %d threads of %d", ErrBatch, n, p.stage.cfg.Threads)
+	}
+	if n == p.threads {
+		return nil
+	}
+	p.threads = n
+	return p.ctx.SetThreads(n, n)
 }
 
 // Abort interrupts the running call from another goroutine, or (false) allows

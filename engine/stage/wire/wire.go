@@ -22,7 +22,10 @@ type Load struct {
 	Last     int    `json:"last"`
 	Layers   int    `json:"layers"`
 	ExitNode string `json:"exit_node"`
-	Threads  int    `json:"threads"`
+	// Threads is how many a call may use; with Adaptive at most so many, fewer
+	// while other programs need the cores.
+	Threads  int  `json:"threads"`
+	Adaptive bool `json:"adaptive,omitempty"`
 
 	ChunkRows      int   `json:"chunk_rows"`
 	MaxContext     int   `json:"max_context"`
@@ -111,4 +114,9 @@ type Stats struct {
 	// until there was some.
 	StepMicros  int64 `json:"step_us"`
 	ChunkMicros int64 `json:"chunk_us"`
+	// Threads is what the newest call used.
+	Threads int `json:"threads"`
+	// HostBusy: other programs need the CPU so much that even one thread
+	// misses the step time that was measured after loading.
+	HostBusy bool `json:"host_busy,omitempty"`
 }

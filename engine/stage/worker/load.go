@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/json"
 	"errors"
+	"runtime"
 	"time"
 
 	"neuron/engine/protocol"
@@ -22,6 +23,10 @@ type state struct {
 	pools    []*pool
 	sessions map[uint32]*session
 	turn     uint32 // slot that prefilled last, for round robin
+
+	// gov chooses the threads of each call; nil when they are fixed.
+	gov     *governor
+	threads int // of the newest call
 
 	stepMicros, chunkMicros int64
 }
@@ -68,6 +73,11 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		return nil, coded(err)
 	}
 	st.stage, st.vocab = s, s.Model().Vocab()
+	st.threads = c.Threads
+	if c.Adaptive {
+		st.gov = newGovernor(c.Threads, runtime.NumCPU())
+		st.threads = 1
+	}
 	if err := st.measure(); err != nil {
 		s.Close()
 		return nil, coded(err)
@@ -119,6 +129,9 @@ func (st *state) measure() error {
 		return err
 	}
 	defer p.Close()
+	if err := p.SetThreads(st.threads); err != nil {
+		return err
+	}
 	run := func(pos, rows int) (int64, error) {
 		work := exec.Work{Pos: int32(pos), Logits: true}
 		if st.stage.Head() {

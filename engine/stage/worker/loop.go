@@ -18,11 +18,9 @@ import (
 func (st *state) loop(ctx context.Context) error {
 	for {
 		if group := pick(st.sessions, st.turn, st.cfg.ChunkRows); group == nil {
-			f, ok := st.w.next(ctx)
-			if !ok {
+			if !st.wait(ctx) {
 				return nil
 			}
-			st.handle(f)
 		} else if !st.drain() {
 			return nil
 		} else if group = pick(st.sessions, st.turn, st.cfg.ChunkRows); group != nil {
@@ -31,6 +29,35 @@ func (st *state) loop(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// wait handles the next message or reading of load; false when the input has
+// ended.
+func (st *state) wait(ctx context.Context) bool {
+	select {
+	case v := <-st.w.loads:
+		st.load(v)
+		return true
+	case f, ok := <-st.w.inbox:
+		if ok {
+			st.handle(f)
+		}
+		return ok
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// load takes a reading of how many cores other programs use.
+func (st *state) load(foreign float64) {
+	if st.gov == nil {
+		return
+	}
+	was := st.gov.hostBusy()
+	st.gov.load(time.Now(), foreign)
+	if st.gov.hostBusy() != was {
+		st.publish()
 	}
 }
 
@@ -43,6 +70,8 @@ func (st *state) drain() bool {
 				return false
 			}
 			st.handle(f)
+		case v := <-st.w.loads:
+			st.load(v)
 		default:
 			return true
 		}
@@ -123,9 +152,19 @@ func (st *state) step(group []*session) {
 		return
 	}
 	start := time.Now()
-	r, err := p.Run(group[0].exit, work)
+	if st.gov != nil {
+		st.threads = st.gov.next(start)
+	}
+	err := p.SetThreads(st.threads)
+	var r *exec.Result
+	if err == nil {
+		r, err = p.Run(group[0].exit, work)
+	}
 	took := time.Since(start)
 	st.w.cancels.disarm()
+	if st.gov != nil && !prefill && len(group) == 1 && group[0].queue[0].f.Rows == 1 {
+		st.gov.step(time.Now(), took)
+	}
 	if errors.Is(err, exec.ErrAborted) && len(group) == 1 {
 		st.undo(group[0])
 		return
@@ -212,6 +251,7 @@ func (st *state) publish() {
 	st.w.setStats(wire.Stats{
 		FreeKVBytes: st.freeKV(), Sessions: len(st.sessions), Queue: queue,
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros,
+		Threads: st.threads, HostBusy: st.gov != nil && st.gov.hostBusy(),
 	})
 }
 

@@ -6,8 +6,8 @@
 // Only the engine's main imports it.
 //
 // Goroutines: read (only reads), write (only writes, and pings every second,
-// also during a long step), and the owner (the caller of Run), which alone
-// touches the library.
+// also during a long step), sample (reads how busy the computer is), and the
+// owner (the caller of Run), which alone touches the library.
 package worker
 
 import (
@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"neuron/engine/probe"
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
 )
@@ -35,6 +36,9 @@ type Worker struct {
 	log    *slog.Logger
 	inbox  chan *protocol.Frame
 	outbox chan *protocol.Frame
+
+	// loads carries the newest reading of foreign load to the owner.
+	loads chan float64
 
 	// cancels is where the reader leaves the slots of cancelled sessions, so
 	// that a running call can be interrupted before the owner reads its inbox.
@@ -55,14 +59,19 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) err
 		log:    log,
 		inbox:  make(chan *protocol.Frame, inboxSize),
 		outbox: make(chan *protocol.Frame, outboxSize),
+		loads:  make(chan float64, 1),
 	}
-	var writer sync.WaitGroup
+	var writer, sampler sync.WaitGroup
+	sampleCtx, stopSampling := context.WithCancel(ctx)
+	sampler.Go(func() { w.sample(sampleCtx) })
 	writer.Go(func() { w.write(ctx, out, cancel) })
 	// The reader is not waited for: its Read ends only when the parent closes
 	// the pipe, and then the process does.
 	go w.read(ctx, in)
 
 	err := w.serve(ctx)
+	stopSampling()
+	sampler.Wait()
 	close(w.outbox)
 	writer.Wait()
 	cancel(nil)
@@ -125,6 +134,38 @@ func (w *Worker) write(ctx context.Context, out io.Writer, fail context.CancelCa
 	}
 	fail(err)
 	for range w.outbox { // keep the owner from blocking until it sees ctx
+	}
+}
+
+// sampleEvery is how often foreign load is read.
+const sampleEvery = 500 * time.Millisecond
+
+// sample gives the owner readings of foreign load; a newer one replaces one
+// that was not taken yet.
+func (w *Worker) sample(ctx context.Context) {
+	s, err := probe.NewLoadSampler()
+	if err != nil {
+		w.log.Warn("Foreign load cannot be read", "error", err)
+		return
+	}
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		v, err := s.Foreign()
+		if err != nil {
+			w.log.Warn("Foreign load cannot be read", "error", err)
+			return
+		}
+		select {
+		case <-w.loads:
+		default:
+		}
+		w.loads <- v // room: this goroutine alone sends
 	}
 }
 
