@@ -129,6 +129,12 @@ func newNetwork(t testing.TB, model string, ranges ...string) *network {
 		n.startNode(program.NodeOptions{Data: filepath.Join(n.dir, fmt.Sprintf("node-%d", i)), Layers: r})
 	}
 	n.startGateway()
+	t.Cleanup(func() { // all at once; the cleanups of the parts wait
+		n.gatewayRun.stop()
+		for _, x := range n.nodes {
+			x.stop()
+		}
+	})
 	n.waitRoutable()
 	return n
 }

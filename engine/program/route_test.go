@@ -284,7 +284,7 @@ func TestTwoHops(t *testing.T) {
 		n.t = n.parent
 		n.startGateway()
 		n.t = t
-		n.waitRoutable()
+		// At once: a question waits for the gateway's connection to the tracker.
 		if a := n.answer(ask(questions[0])); a.Text != want[0] {
 			t.Errorf("after the restart: %q", a.Text)
 		}

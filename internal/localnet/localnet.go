@@ -196,7 +196,7 @@ func (n *Net) own(p *Proc, out io.Reader) {
 	if started {
 		p.line <- strings.TrimSpace(line)
 	}
-	close(p.line) // one without a line is reported by spawn
+	close(p.line)                 // one without a line is reported by spawn
 	_, _ = io.Copy(io.Discard, r) // until the process closes it; what it prints later is of no use here
 	err = p.cmd.Wait()
 	p.mu.Lock()

@@ -20,7 +20,8 @@ type Work struct {
 	AllLogits bool
 }
 
-func (w *Work) rows(width int) int {
+// Rows is the number of rows, width the stage's.
+func (w *Work) Rows(width int) int {
 	if w.IDs != nil {
 		return len(w.IDs)
 	}
@@ -47,11 +48,11 @@ func Legal(work []Work, width, most int) error {
 	}
 	total := 0
 	for i := range work {
-		n := work[i].rows(width)
+		n := work[i].Rows(width)
 		if n == 0 {
 			return fmt.Errorf("%w: part %d has no rows", ErrBatch, i)
 		}
-		if i > 0 && (n != work[0].rows(width) || work[i].Seq != work[i-1].Seq+1) {
+		if i > 0 && (n != work[0].Rows(width) || work[i].Seq != work[i-1].Seq+1) {
 			return fmt.Errorf("%w: parts must have equal rows and consecutive sequences", ErrBatch)
 		}
 		total += n
@@ -109,7 +110,7 @@ func (p *Pool) Run(exit int, work []Work) (*Result, error) {
 
 func (p *Pool) add(w *Work, flagAll bool) (int, error) {
 	width := p.stage.width
-	n := w.rows(width)
+	n := w.Rows(width)
 	if w.Seq < 0 || w.Seq >= p.seqs || w.Pos < 0 || int(w.Pos)+n > p.cells {
 		return 0, fmt.Errorf("%w: positions %d+%d of sequence %d in %d cells", ErrBatch, w.Pos, n, w.Seq, p.cells)
 	}

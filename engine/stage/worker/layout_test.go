@@ -29,6 +29,11 @@ type rowsOf struct {
 // the owner without pipes.
 func headOfGuide(t *testing.T, seqs int) *state {
 	t.Helper()
+	return headOfGuideRows(t, seqs, 64)
+}
+
+func headOfGuideRows(t *testing.T, seqs, chunkRows int) *state {
+	t.Helper()
 	dir, err := llama.NativeDir()
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +54,7 @@ func headOfGuide(t *testing.T, seqs int) *state {
 	defer p.Release()
 	w := &Worker{log: slog.New(slog.DiscardHandler), inbox: make(chan *protocol.Frame, 256), outbox: make(chan *protocol.Frame, 1024)}
 	raw, err := json.Marshal(wire.Load{
-		NativeDir: dir, Paths: p.Paths, First: 0, Last: 4, Layers: 8, ExitNode: "l_out", Threads: 1, ChunkRows: 64,
+		NativeDir: dir, Paths: p.Paths, First: 0, Last: 4, Layers: 8, ExitNode: "l_out", Threads: 1, ChunkRows: chunkRows,
 		MaxContext: 2048, MaxSessions: seqs, KVBudget: 1 << 30, KVBytesPerCell: store.Model().KVBytesPerCell(0, 4, 2),
 	})
 	if err != nil {
@@ -234,7 +239,7 @@ func TestPickTakesTheOldestDecodeBeforeAnyPrefill(t *testing.T) {
 	sessions := map[uint32]*session{}
 	add := func(slot uint32, seq int, k protocol.Kind, rows int, age time.Duration) {
 		s := &session{slot: slot, pool: p, seq: seq, exit: 4}
-		s.queue = []queued{{&protocol.Frame{Header: protocol.Header{Kind: k, Rows: uint32(rows)}}, at.Add(-age)}}
+		s.queue = []queued{{f: &protocol.Frame{Header: protocol.Header{Kind: k, Rows: uint32(rows)}}, at: at.Add(-age)}}
 		p.seqs[seq], sessions[slot] = s, s
 	}
 	add(1, 0, protocol.KindPrefill, 64, time.Hour)
@@ -264,5 +269,89 @@ func TestPrefillGoesRoundBySlot(t *testing.T) {
 	}
 	if fmt.Sprint(order) != "[3 5 9 3]" {
 		t.Errorf("order %v", order)
+	}
+}
+
+// TestPrefillInSlicesGivesTheSameRows: while another session decodes, a frame
+// runs in several calls; its rows are those of one call, bit by bit when the
+// slices have 64 rows.
+func TestPrefillInSlicesGivesTheSameRows(t *testing.T) {
+	const n = 256
+	run := func(share bool) ([]float32, int) {
+		st := headOfGuideRows(t, 2, n)
+		st.openSessions(t, 2)
+		s, other := st.sessions[1], st.sessions[2]
+		if share {
+			other.decoded = time.Now().Add(time.Hour)
+			st.chunkMicros = shareTime.Microseconds() * n / 70 // 70 rows fit the time
+		}
+		f := protocol.IDFrame(protocol.KindPrefill, 0, ids(0, 0, n))
+		f.Slot = s.slot
+		st.enqueue(s, f)
+		calls := 0
+		for {
+			group := pick(st.sessions, st.turn, st.cfg.ChunkRows)
+			if group == nil {
+				break
+			}
+			calls++
+			chunk := st.chunkMicros
+			st.step(group)
+			if share {
+				st.chunkMicros = chunk // this machine's real speed is not the point
+			}
+		}
+		for _, f := range st.drainOut() {
+			if f.Kind == protocol.KindPrefill {
+				return slices.Clone(floats(f.Hidden())), calls
+			}
+		}
+		t.Fatal("no rows came out")
+		return nil, 0
+	}
+	whole, calls := run(false)
+	if calls != 1 {
+		t.Errorf("%d calls alone, want 1", calls)
+	}
+	sliced, calls := run(true)
+	if calls != n/64 {
+		t.Errorf("%d calls while another session decodes, want %d", calls, n/64)
+	}
+	if d := largest(whole, sliced); d != 0 {
+		t.Errorf("slices change rows by %g", d)
+	}
+}
+
+func TestSliceSizes(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	front := func(rows, done int) *session {
+		return &session{slot: 1, queue: []queued{{f: &protocol.Frame{Header: protocol.Header{Kind: protocol.KindPrefill, Rows: uint32(rows)}}, done: done}}}
+	}
+	for _, c := range []struct {
+		name       string
+		rows, done int
+		perRow     time.Duration
+		decoded    time.Duration // ago; 0: nobody decodes
+		want       int
+	}{
+		{"alone", 256, 0, 10 * time.Millisecond, 0, 256},
+		{"others decoded long ago", 256, 0, 10 * time.Millisecond, time.Minute, 256},
+		{"fast stage", 512, 0, time.Millisecond, time.Millisecond, 192},
+		{"rest of a frame", 512, 448, time.Millisecond, time.Millisecond, 64},
+		{"slow stage", 256, 0, 8 * time.Millisecond, time.Millisecond, 12},
+		{"very slow stage", 256, 0, time.Second, time.Millisecond, 8},
+		{"last rows", 100, 98, time.Second, time.Millisecond, 2},
+	} {
+		s := front(c.rows, c.done)
+		st := &state{sessions: map[uint32]*session{1: s}}
+		st.cfg.ChunkRows = 256
+		st.chunkMicros = 256 * c.perRow.Microseconds()
+		if c.decoded > 0 {
+			st.sessions[2] = &session{slot: 2, decoded: now.Add(-c.decoded)}
+		}
+		if got := st.slice(s, now); got != c.want {
+			t.Errorf("%s: %d rows, want %d", c.name, got, c.want)
+		}
 	}
 }

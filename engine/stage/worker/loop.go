@@ -102,7 +102,9 @@ func (st *state) handle(f *protocol.Frame) {
 	case s == nil:
 		// The session has ended here; its error frame is on the way.
 	case f.Kind == protocol.KindCancel:
-		s.cancel(f.Epoch)
+		if err := s.cancel(f.Epoch); err != nil {
+			st.fail(s, err)
+		}
 		st.publish()
 	case f.Kind == protocol.KindTruncate:
 		st.truncate(s, f)
@@ -138,10 +140,14 @@ func (st *state) truncate(s *session, f *protocol.Frame) {
 func (st *state) step(group []*session) {
 	p := group[0].pool.run
 	work := make([]exec.Work, len(group))
-	for i, s := range group {
-		work[i] = st.work(s)
-	}
 	prefill := group[0].queue[0].f.Kind == protocol.KindPrefill
+	for i, s := range group {
+		rows := int(s.queue[0].f.Rows)
+		if prefill {
+			rows = st.slice(s, time.Now())
+		}
+		work[i] = st.work(s, rows)
+	}
 	if prefill {
 		st.turn = group[0].slot
 	}
@@ -175,32 +181,53 @@ func (st *state) step(group []*session) {
 		}
 		return
 	}
-	st.average(prefill, took, int(group[0].queue[0].f.Rows))
+	st.average(prefill, took, work[0].Rows(st.stage.Width()))
 	offset := 0
 	for i, s := range group {
-		q := s.queue[0]
-		s.queue = s.queue[1:]
-		s.nextPos = q.f.Pos + q.f.Rows
-		st.w.send(protocol.AckFrame(q.f.Header, protocol.Ack{
-			Rows: q.f.Rows, Queue: micros(start.Sub(q.at)), Compute: micros(took),
-		}))
-		n := int(q.f.Rows)
-		if r.Hidden != nil {
-			width := st.stage.Width()
-			st.w.send(hiddenFrame(q.f.Header, width, r.Hidden[offset*width:(offset+n)*width]))
-		} else if q.f.Flags&protocol.FlagSample != 0 {
-			st.sample(s, q.f, p, r.Rows[i]+n-1)
+		n := work[i].Rows(st.stage.Width())
+		var rows []float32
+		if width := st.stage.Width(); r.Hidden != nil {
+			rows = r.Hidden[offset*width : (offset+n)*width]
+		}
+		q := &s.queue[0]
+		if q.done == 0 {
+			q.queue = start.Sub(q.at)
+		}
+		q.compute += took
+		if !prefill {
+			s.decoded = start
+		}
+		if s.advance(n, rows); q.done == int(q.f.Rows) {
+			st.finish(s, r.Rows[i]+n-1, rows)
 		}
 		offset += n
 	}
 	st.publish()
 }
 
-// undo drops a session's interrupted rows; it can go on at the position where
-// they began.
-func (st *state) undo(s *session) {
+// finish sends what the session's front frame gave; last is the batch index of
+// its last row, rows the hidden states of the call that ended it.
+func (st *state) finish(s *session, last int, rows []float32) {
+	q := s.queue[0]
 	s.queue = s.queue[1:]
-	if err := s.pool.run.Truncate(s.seq, int32(s.nextPos)); err != nil {
+	st.w.send(protocol.AckFrame(q.f.Header, protocol.Ack{Rows: q.f.Rows, Queue: micros(q.queue), Compute: micros(q.compute)}))
+	switch {
+	case q.hidden != nil:
+		st.w.send(hiddenFrame(q.f.Header, st.stage.Width(), q.hidden))
+	case rows != nil:
+		st.w.send(hiddenFrame(q.f.Header, st.stage.Width(), rows))
+	case q.f.Flags&protocol.FlagSample != 0:
+		st.sample(s, q.f, s.pool.run, last)
+	}
+}
+
+// undo drops a session's interrupted rows; it can go on at the position where
+// their frame began.
+func (st *state) undo(s *session) {
+	pos := s.queue[0].f.Pos
+	s.queue = s.queue[1:]
+	s.nextPos = pos
+	if err := s.pool.run.Truncate(s.seq, int32(pos)); err != nil {
 		st.fail(s, err)
 	}
 }

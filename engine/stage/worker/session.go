@@ -22,13 +22,20 @@ type session struct {
 	live    uint64 // rows of epochs before it were cancelled
 	nextPos uint32
 	queue   []queued
-	sampler *sampler // on the tail
+	sampler *sampler  // on the tail
+	decoded time.Time // when it last decoded here
 }
 
-// queued is a row frame that waits for its turn.
+// queued is a row frame that waits for its turn, or a prefill frame of which a
+// part has run (see slice.go).
 type queued struct {
 	f  *protocol.Frame
 	at time.Time
+
+	done    int           // rows that have run
+	hidden  []float32     // their rows for the next hop
+	queue   time.Duration // from arrival to the first row
+	compute time.Duration // in the model
 }
 
 // queueFrames bounds the row frames that wait per session; the seam keeps
@@ -122,10 +129,17 @@ func (st *state) fail(s *session, err error) {
 	st.w.send(protocol.ErrorFrame(s.slot, s.epoch, e))
 }
 
-// cancel drops what waits in the epoch and before it.
-func (s *session) cancel(epoch uint32) {
+// cancel drops what waits in the epoch and before it, and what has run of a
+// frame that is dropped.
+func (s *session) cancel(epoch uint32) error {
 	s.live = max(s.live, uint64(epoch)+1)
+	if len(s.queue) > 0 && s.queue[0].f.Epoch <= epoch {
+		if err := s.rewind(); err != nil {
+			return err
+		}
+	}
 	s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.f.Epoch <= epoch })
+	return nil
 }
 
 // end is the position behind the last row that has run or waits.
@@ -150,18 +164,21 @@ func (st *state) enqueue(s *session, f *protocol.Frame) {
 	case len(s.queue) >= queueFrames:
 		st.fail(s, protocol.Errorf(protocol.CodeStageOverloaded, "more than %d frames wait", queueFrames))
 	default:
-		s.queue = append(s.queue, queued{f, time.Now()})
+		s.queue = append(s.queue, queued{f: f, at: time.Now()})
 	}
 }
 
-// work is the head of the queue as the runner wants it.
-func (st *state) work(s *session) exec.Work {
-	f := s.queue[0].f
-	w := exec.Work{Seq: s.seq, Pos: int32(f.Pos), Logits: f.Flags&protocol.FlagSample != 0}
+// work is the next rows of the head of the queue as the runner wants them.
+func (st *state) work(s *session, rows int) exec.Work {
+	q := s.queue[0]
+	f := q.f
+	end := q.done + rows
+	w := exec.Work{Seq: s.seq, Pos: int32(f.Pos) + int32(q.done), Logits: f.Flags&protocol.FlagSample != 0 && end == int(f.Rows)}
 	if st.stage.Head() {
-		w.IDs = f.IDs()
+		w.IDs = f.IDs()[q.done:end]
 	} else {
-		w.Hidden = floats(f.Hidden())
+		width := st.stage.Width()
+		w.Hidden = floats(f.Hidden())[q.done*width : end*width]
 	}
 	return w
 }

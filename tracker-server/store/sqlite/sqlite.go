@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -31,16 +33,17 @@ type Store struct {
 // Open opens or creates the database file and brings its schema up to date.
 // Errors: data_folder for a damaged or newer file, disk_full.
 func Open(ctx context.Context, path string) (*Store, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, datadir.Coded(err, "find "+path)
+	}
 	// The driver would make the file readable for others.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, datadir.Coded(err, "open "+path)
 	}
 	f.Close()
-	dsn := (&url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_pragma": {
-		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-	}}.Encode()}).String()
-	db, err := sql.Open("sqlite", dsn)
+	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(path)))
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeInternal, "open %s: %w", path, err)
 	}
@@ -55,6 +58,18 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// dsn is the driver's name for the file at an absolute path with slashes, as a
+// URI without an authority: "C:/a" becomes "file:///C:/a" (SQLite, "Uniform
+// Resource Identifiers", section 3.2).
+func dsn(path string) string {
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_pragma": {
+		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	}}.Encode()}).String()
 }
 
 // check reads the whole file once: a damaged database must show at the start,
