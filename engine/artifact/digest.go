@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"neuron/engine/protocol"
+	"neuron/internal/atomicfile"
 )
 
 // cacheFile remembers hashes of model files that have not changed since.
@@ -111,13 +112,5 @@ func writeCache(dir string, c map[string]cached) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".digests-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return os.Rename(f.Name(), filepath.Join(dir, cacheFile))
+	return atomicfile.Write(filepath.Join(dir, cacheFile), raw)
 }

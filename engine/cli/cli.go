@@ -70,7 +70,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), gatewayCommand(), stageCommand(), statusCommand(), modelsCommand(),
+	root.AddCommand(runCommand(), stopCommand(), gatewayCommand(), stageCommand(), statusCommand(), modelsCommand(),
 		sessionsCommand(), chatCommand(), inspectCommand())
 	return root
 }

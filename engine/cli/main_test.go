@@ -118,7 +118,7 @@ func TestStatusAndErrors(t *testing.T) {
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	stdout, _, status := result(t, "", "help")
-	for _, word := range []string{"run", "gateway", "status", "models", "sessions", "chat", "inspect"} {
+	for _, word := range []string{"run", "stop", "gateway", "status", "models", "sessions", "chat", "inspect"} {
 		if !strings.Contains(stdout, "\n  "+word) {
 			t.Errorf("help does not name %s:\n%s", word, stdout)
 		}

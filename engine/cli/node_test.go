@@ -174,3 +174,36 @@ func TestRunCommand(t *testing.T) {
 		t.Errorf("%v\n%s", err, stderr.String())
 	}
 }
+
+// TestStop wants a running engine to end with 0, and "stop" to return only
+// when the data folder is free.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	c := command(t, "run", "--data", data, "--model", guide, "--layers", "0-2")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 4096)); err != nil { // its first line: the local API is there
+		t.Fatal(err)
+	}
+	if stdout, stderr, code := result(t, "", "stop", "--data", data); code != exitOK || stdout != "" {
+		t.Errorf("stop: %d %q\n%s", code, stdout, stderr)
+	}
+	// The folder is free at once for the next engine.
+	if again, err := program.NewNode(t.Context(), program.NodeOptions{Data: data, Model: guide, Layers: "0-2"}); err != nil {
+		t.Error(err)
+	} else if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("the engine ended with %v", err)
+	}
+	if _, stderr, code := result(t, "", "stop", "--data", data); code != exitFail || !strings.Contains(stderr, "(unavailable)") {
+		t.Errorf("nothing to stop: %d\n%s", code, stderr)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"neuron/engine/protocol"
+	"neuron/internal/atomicfile"
 )
 
 // Trust remembers the tracker keys that this node has accepted. Calls come
@@ -75,17 +76,7 @@ func (t *FileTrust) Remember(url string, key ed25519.PublicKey) error {
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "encode the tracker keys: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(t.path), ".trackers-*")
-	if err != nil {
-		return protocol.Errorf(protocol.CodeDataFolder, "save the tracker keys: %w", err)
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), t.path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := atomicfile.Write(t.path, b); err != nil {
 		return protocol.Errorf(protocol.CodeDataFolder, "save the tracker keys: %w", err)
 	}
 	return nil

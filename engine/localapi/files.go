@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"neuron/engine/protocol"
+	"neuron/internal/atomicfile"
 )
 
 // Names in the data folder.
@@ -36,7 +37,7 @@ func newToken(dir string) (string, error) {
 	raw := make([]byte, tokenBytes)
 	rand.Read(raw) // never fails (crypto/rand)
 	tok := hex.EncodeToString(raw)
-	if err := replaceFile(filepath.Join(dir, TokenFile), []byte(tok)); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, TokenFile), []byte(tok)); err != nil {
 		return "", protocol.Errorf(protocol.CodeDataFolder, "save the local API's token: %w", err)
 	}
 	return tok, nil
@@ -54,23 +55,6 @@ func readSmall(path string) ([]byte, error) {
 		err = errors.New("file too large")
 	}
 	return b, err
-}
-
-// replaceFile writes a file for the owner only, in one step.
-func replaceFile(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".api-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }
 
 // ParseAddress checks the bytes of an address file: a client must not send the

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/internal/atomicfile"
 )
 
 // Options configure a Server.
@@ -85,7 +86,7 @@ func Start(o Options) (*Server, error) {
 	}
 	b, err := json.MarshalIndent(s.addr, "", "  ")
 	if err == nil {
-		err = replaceFile(filepath.Join(o.Dir, AddressFile), b)
+		err = atomicfile.Write(filepath.Join(o.Dir, AddressFile), b)
 	}
 	if err != nil {
 		ln.Close()
@@ -226,7 +227,8 @@ func refuse(w http.ResponseWriter, e *protocol.Error) {
 const keepAlive = 15 * time.Second
 
 // events sends the state as server-sent events: at once, and whenever it is
-// another than the one sent last; the uptime alone is no change.
+// another than the one sent last; the uptime and the process's own figures
+// alone are no change.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -238,7 +240,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		change := s.nextChange() // taken before the state, so that none is missed
 		e := Event{Status: s.o.Source.Status(), Sessions: s.o.Source.Sessions()}
 		key := e
-		key.Status.UptimeSec = 0
+		key.Status.UptimeSec, key.Status.Goroutines, key.Status.OpenFiles = 0, 0, 0
 		seen, err := json.Marshal(key)
 		if err != nil {
 			return

@@ -34,6 +34,12 @@ type Status struct {
 	Shards  []Shard       `json:"shards"`
 	Memory  Memory        `json:"memory"`
 	Health  []HealthEntry `json:"health"`
+	// StagePIDs are the running stage processes.
+	StagePIDs []int `json:"stage_pids,omitempty"`
+	// Goroutines and OpenFiles are the engine process's own, for those who look
+	// for leaks; OpenFiles is 0 where the system does not tell.
+	Goroutines int `json:"goroutines"`
+	OpenFiles  int `json:"open_files"`
 }
 
 // Tracker is the state of the control channel.

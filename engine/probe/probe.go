@@ -92,3 +92,17 @@ func Resident(pids ...int) int64 {
 	}
 	return n
 }
+
+// OpenFiles counts a process's open files and sockets; 0 where the system does
+// not tell.
+func OpenFiles(pid int) int {
+	p, err := process.NewProcess(int32(pid))
+	if err != nil {
+		return 0
+	}
+	n, err := p.NumFDs()
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}

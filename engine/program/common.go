@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage"
@@ -19,6 +20,9 @@ import (
 // Log makes a logger for a component.
 type Log func(component string) *slog.Logger
 
+// lockFile is locked by the engine that uses a data folder.
+const lockFile = "engine.lock"
+
 // openData makes the data folder and takes its lock: one process per folder.
 func openData(dir string) (*filelock.Lock, error) {
 	if dir == "" {
@@ -27,7 +31,7 @@ func openData(dir string) (*filelock.Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, dataError(dir, err)
 	}
-	l, err := filelock.Try(filepath.Join(dir, "engine.lock"))
+	l, err := filelock.Try(filepath.Join(dir, lockFile))
 	if errors.Is(err, filelock.ErrLocked) {
 		return nil, protocol.Errorf(protocol.CodeAlreadyRunning, "another engine uses the data folder %s", dir)
 	}
@@ -35,6 +39,31 @@ func openData(dir string) (*filelock.Lock, error) {
 		return nil, dataError(dir, err)
 	}
 	return l, nil
+}
+
+// stoppedPoll is how often WaitStopped looks.
+const stoppedPoll = 50 * time.Millisecond
+
+// WaitStopped returns when no engine uses the data folder any more, or with
+// the cause of ctx when that ends first.
+func WaitStopped(ctx context.Context, dir string) error {
+	tick := time.NewTicker(stoppedPoll)
+	defer tick.Stop()
+	for {
+		l, err := filelock.Try(filepath.Join(dir, lockFile))
+		switch {
+		case err == nil:
+			l.Unlock()
+			return nil
+		case !errors.Is(err, filelock.ErrLocked):
+			return dataError(dir, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func dataError(dir string, err error) error {

@@ -80,7 +80,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	g := &Gateway{o: o, log: o.Log("gateway")}
 	defer func() {
 		if err != nil {
-			g.release()
+			_ = g.release() // err is what counts
 		}
 	}()
 	if g.lock, err = openData(o.Data); err != nil {

@@ -2,6 +2,8 @@ package program
 
 import (
 	"os"
+	"runtime"
+	"slices"
 	"time"
 
 	"neuron/engine/localapi"
@@ -26,7 +28,8 @@ func (s *nodeStatus) Status() localapi.Status {
 			Bytes: r.Capability.WeightBytes, BytesDone: r.Capability.WeightBytes, Sessions: r.Sessions,
 			StepMicros: r.StepMicros, ChunkMicros: r.ChunkMicros, Error: r.Error,
 		}},
-		Memory: localapi.Memory{Total: n.host.MemoryBytes},
+		Memory:     localapi.Memory{Total: n.host.MemoryBytes},
+		Goroutines: runtime.NumGoroutine(), OpenFiles: probe.OpenFiles(os.Getpid()), StagePIDs: n.stage.Pids(),
 	}
 	if m, err := probe.ReadMemory(); err == nil {
 		out.Memory.Free = m.AvailableBytes
@@ -37,8 +40,8 @@ func (s *nodeStatus) Status() localapi.Status {
 	if p := n.stage.Process(); p != nil {
 		out.Memory.KVInUse = p.KVBudget() - r.FreeKVBytes
 	}
-	if pids := n.stage.Pids(); len(pids) > 0 {
-		out.Memory.Engine = probe.Resident(append(pids, os.Getpid())...)
+	if pids := out.StagePIDs; len(pids) > 0 {
+		out.Memory.Engine = probe.Resident(append(slices.Clip(pids), os.Getpid())...)
 	}
 	if r.Error != nil {
 		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, r.Error))

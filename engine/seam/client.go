@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
 	"sync"
 	"time"
 
@@ -176,6 +177,8 @@ func (c *Client) lost(ctx context.Context, hop protocol.Hop, code protocol.Code,
 	var e *protocol.Error
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(cause, errNoSign):
+		return errorf(protocol.CodeStageFrozen, "node %s gave no sign of life for %s", hop.Node.Short(), c.silence)
 	case errors.Is(cause, context.DeadlineExceeded), errors.Is(cause, errHeaderWait):
 		return errorf(protocol.CodeTimeout, "node %s did not answer in time: %w", hop.Node.Short(), err)
 	case cause != nil:
@@ -189,11 +192,29 @@ func (c *Client) lost(ctx context.Context, hop protocol.Hop, code protocol.Code,
 // Open opens the session of r's lease on hop, which is the route's hop r.Hop.
 func (c *Client) Open(ctx context.Context, hop protocol.Hop, r *protocol.OpenRequest) (*protocol.OpenReply, error) {
 	var reply protocol.OpenReply
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx, stop := c.expectSigns(ctx, cancel)
+	defer stop()
 	err := c.call(ctx, hop, http.MethodPost, pathSessions, openWait, r, http.StatusCreated, &reply)
 	if err != nil {
 		return nil, protocol.AsError(err).AtHop(r.Hop).InPhase(protocol.PhaseOpening)
 	}
 	return &reply, nil
+}
+
+// expectSigns cancels a request that opens something when its node gives no
+// sign of life for the client's silence: a busy one sends interim responses
+// (see Server.signs), a frozen one gives no error by itself. The returned
+// context is for the request; stop ends the watch.
+func (c *Client) expectSigns(ctx context.Context, cancel context.CancelCauseFunc) (_ context.Context, stop func()) {
+	watch := time.AfterFunc(c.silence, func() { cancel(errNoSign) })
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			watch.Reset(c.silence)
+			return nil
+		},
+	}), func() { watch.Stop() }
 }
 
 // State asks how a session is doing on hop, also for a while after its end.

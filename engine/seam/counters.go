@@ -23,6 +23,16 @@ func countOut(c *protocol.Counters, kind protocol.Kind, n int64) {
 	c.LastDecodeOut = n
 }
 
+// countToken notes a token on its way to the driver. The first one belongs to
+// the prefill that it ends.
+func countToken(c *protocol.Counters, f *protocol.Frame) {
+	kind := protocol.KindPrefill
+	if c.DecodeSteps > 0 {
+		kind = protocol.KindDecode
+	}
+	countOut(c, kind, frameBytes(f))
+}
+
 // countRun notes executed rows.
 func countRun(c *protocol.Counters, kind protocol.Kind, a protocol.Ack) {
 	c.QueueMicros += int64(a.Queue)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"neuron/engine/protocol"
@@ -19,7 +20,9 @@ func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request, peer protocol
 	if e != nil {
 		return e.InPhase(protocol.PhaseOpening)
 	}
+	quiet := s.signs(w)
 	sess, e := s.open(r.Context(), req, peer)
+	quiet()
 	if e != nil {
 		return e.AtHop(req.Hop).InPhase(protocol.PhaseOpening)
 	}
@@ -50,6 +53,32 @@ func readOpen(w http.ResponseWriter, r *http.Request) (*protocol.OpenRequest, *p
 		return nil, errorf(protocol.CodeInvalidRequest, "hop %d", req.Hop)
 	}
 	return &req, nil
+}
+
+// signs sends an interim response (102, RFC 2518 section 10.1) every PingEvery
+// while the final one takes its time, so that its client can tell a busy node
+// from a frozen one. The returned function ends that; it must be called before
+// anything else is written.
+func (s *Server) signs(w http.ResponseWriter) (quiet func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(s.o.PingEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				w.WriteHeader(http.StatusProcessing)
+			}
+		}
+	}()
+	var once sync.Once
+	return func() {
+		once.Do(func() { close(stop) })
+		<-done
+	}
 }
 
 // open checks req and reserves the session.

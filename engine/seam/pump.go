@@ -155,6 +155,9 @@ func (s *session) produced(f *protocol.Frame) *protocol.Error {
 	case f.Kind.Rows() && !s.tail:
 		return s.passOn(f)
 	case f.Kind == protocol.KindToken && s.tail:
+		s.mu.Lock()
+		countToken(&s.counters, f)
+		s.mu.Unlock()
 		s.put(s.tok, f)
 		return nil
 	case f.Kind == protocol.KindError:

@@ -30,9 +30,9 @@ func TestGenerateAndCount(t *testing.T) {
 		const prompt, steps = 64*5 + 10, 12
 		r.prefill(0, 0, prompt)
 		// The last prompt id is ids(prompt)[prompt-1]; each hop adds 1.
-		want := fmt.Sprint((prompt-1)%50 + 1 + len(n.nodes))
-		if tok := r.token(prompt); string(tok.Piece) != want {
-			t.Fatalf("piece %q, want %q: rows were changed on the way", tok.Piece, want)
+		first := fmt.Sprint((prompt-1)%50 + 1 + len(n.nodes))
+		if tok := r.token(prompt); string(tok.Piece) != first {
+			t.Fatalf("piece %q, want %q: rows were changed on the way", tok.Piece, first)
 		}
 		for i := range uint32(steps) {
 			r.decode(0, prompt+i)
@@ -59,7 +59,10 @@ func TestGenerateAndCount(t *testing.T) {
 				NextPos: prompt + steps,
 			}
 			if i == len(n.nodes)-1 {
-				want.PrefillBytesOut, want.DecodeBytesOut, want.LastDecodeOut = 0, 0, 0
+				// Tokens to the driver: 12 bytes and the piece.
+				token := int64(protocol.HeaderSize + 12 + len(fmt.Sprint(7+len(n.nodes))))
+				want.PrefillBytesOut = protocol.HeaderSize + 12 + int64(len(first))
+				want.DecodeBytesOut, want.LastDecodeOut = steps*token, token
 			} else if st.Counters.MaxInFlight <= 0 || st.Counters.MaxInFlight > n.nodes[i+1].stage.Capability().InFlightBytes {
 				t.Errorf("hop %d had %d bytes in flight", i, st.Counters.MaxInFlight)
 			}

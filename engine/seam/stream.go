@@ -47,6 +47,7 @@ type TokenStream interface {
 var (
 	errStreamEnded = errors.New("stream has ended")
 	errHeaderWait  = errors.New("no response headers in time")
+	errNoSign      = errors.New("no sign of life")
 )
 
 // carrier is an established connection that moves frames in both directions.

@@ -43,7 +43,9 @@ func (c *Client) dial(life, ctx context.Context, hop protocol.Hop, method, path 
 		return carrier{}, nil, protocol.AsError(err)
 	}
 	rctx, cancel := context.WithCancelCause(life)
-	req, err := http.NewRequestWithContext(rctx, method, "https://"+hop.Addr+path, nil)
+	traced, stopWatch := c.expectSigns(rctx, cancel)
+	defer stopWatch()
+	req, err := http.NewRequestWithContext(traced, method, "https://"+hop.Addr+path, nil)
 	if err != nil {
 		cancel(err)
 		return carrier{}, nil, errorf(protocol.CodeInvalidRequest, "address %.100q: %w", hop.Addr, err)
@@ -73,6 +75,7 @@ func (c *Client) dial(life, ctx context.Context, hop protocol.Hop, method, path 
 	stopClient := context.AfterFunc(c.ctx, func() { cancel(context.Canceled) })
 	resp, err := t.RoundTrip(req)
 	timer.Stop()
+	stopWatch()
 	stopOpening()
 	stopClient()
 	if err == nil && context.Cause(rctx) != nil {

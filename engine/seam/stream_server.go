@@ -48,7 +48,10 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, peer protoc
 		return e
 	}
 	if !sess.tail {
-		if e := sess.openNext(); e != nil {
+		quiet := s.signs(w)
+		e := sess.openNext()
+		quiet()
+		if e != nil {
 			return e
 		}
 		defer sess.closeNext()
@@ -102,7 +105,8 @@ func (s *session) openNext() *protocol.Error {
 	down, err := s.srv.client.openStream(context.Background(), s.ctx, s.lease.Hops[next], next, s.id, wait)
 	if err != nil {
 		blame := protocol.NodeID("")
-		if err.Code == protocol.CodeHopLost || err.Code == protocol.CodeTimeout {
+		switch err.Code {
+		case protocol.CodeHopLost, protocol.CodeTimeout, protocol.CodeStageFrozen:
 			if err.Hop != nil && *err.Hop == next {
 				blame = s.lease.Hops[next].Node
 			}

@@ -75,7 +75,7 @@ func broke(e *protocol.Error) bool {
 // unsure reports whether a failed open may have left a session behind.
 func unsure(err error) bool {
 	switch protocol.AsError(err).Code {
-	case protocol.CodeTimeout, protocol.CodeCancelled, protocol.CodeHopLost, protocol.CodeUnavailable, protocol.CodeInternal:
+	case protocol.CodeTimeout, protocol.CodeCancelled, protocol.CodeHopLost, protocol.CodeUnavailable, protocol.CodeInternal, protocol.CodeStageFrozen:
 		return true
 	}
 	return false

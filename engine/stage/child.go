@@ -54,7 +54,8 @@ type child struct {
 	writeMu sync.Mutex // guards fw
 	fw      *protocol.FrameWriter
 
-	lastHeard atomic.Int64 // unix nanoseconds
+	began     time.Time    // the clock of lastHeard, which wall time must not move
+	lastHeard atomic.Int64 // nanoseconds since began
 	stats     atomic.Pointer[wire.Stats]
 
 	errMu sync.Mutex
@@ -70,7 +71,7 @@ func startChild(ctx context.Context, s Spawn, load wire.Load, handle func(*proto
 	if s.Silence == 0 {
 		s.Silence = defaultSilence
 	}
-	c := &child{spawn: s, handle: handle, done: make(chan struct{}), stderr: newRing(stderrKept)}
+	c := &child{spawn: s, began: time.Now(), handle: handle, done: make(chan struct{}), stderr: newRing(stderrKept)}
 	c.cmd = exec.Command(s.Exe, s.Args...)
 	c.cmd.Stderr = c.stderr
 	c.cmd.Env = []string{"GGML_NO_BACKTRACE=1"} // else ggml_abort runs gdb when it is installed
@@ -92,7 +93,7 @@ func startChild(ctx context.Context, s Spawn, load wire.Load, handle func(*proto
 	}
 	c.stdin = stdin
 	c.fw = protocol.NewFrameWriter(stdin, protocol.PipeLimits())
-	c.lastHeard.Store(time.Now().UnixNano())
+	c.heard()
 
 	loaded := make(chan wire.Loaded, 1)
 	readEnd := make(chan struct{})
@@ -147,14 +148,22 @@ func (c *child) giveUp(err *protocol.Error) error {
 // goroutine of a child.
 func (c *child) own(readEnd <-chan struct{}, ended func(*protocol.Error)) {
 	defer close(c.done)
-	tick := time.NewTicker(c.spawn.Silence / 4)
+	every := c.spawn.Silence / 4
+	tick := time.NewTicker(every)
 	defer tick.Stop()
+	last := time.Now()
 	for reading := true; reading; {
 		select {
 		case <-readEnd: // the pipe must be read to its end before Wait closes it
 			reading = false
 		case now := <-tick.C:
-			if quiet := now.Sub(time.Unix(0, c.lastHeard.Load())); quiet > c.spawn.Silence {
+			if now.Sub(last) > 2*every {
+				// It was this process that did not run: what the child said
+				// meanwhile has not been read yet.
+				c.heard()
+			}
+			last = now
+			if quiet := now.Sub(c.began) - time.Duration(c.lastHeard.Load()); quiet > c.spawn.Silence {
 				c.fail(protocol.Errorf(protocol.CodeStageFrozen, "the stage gave no sign of life for %s", quiet.Round(time.Millisecond)))
 				c.kill()
 			}
@@ -170,6 +179,9 @@ func (c *child) own(readEnd <-chan struct{}, ended func(*protocol.Error)) {
 	}
 }
 
+// heard notes a sign of life.
+func (c *child) heard() { c.lastHeard.Store(int64(time.Since(c.began))) }
+
 // read only reads, until the pipe ends.
 func (c *child) read(stdout io.Reader, loaded chan<- wire.Loaded) {
 	r := protocol.NewFrameReader(stdout, protocol.PipeLimits())
@@ -182,7 +194,7 @@ func (c *child) read(stdout io.Reader, loaded chan<- wire.Loaded) {
 			}
 			return
 		}
-		c.lastHeard.Store(time.Now().UnixNano())
+		c.heard()
 		switch {
 		case f.Kind == protocol.KindPing:
 			var s wire.Stats

@@ -13,6 +13,7 @@ import (
 	"runtime"
 
 	"neuron/engine/protocol"
+	"neuron/internal/atomicfile"
 )
 
 // KeyFile is the name of the key's file in the data folder: PKCS #8 (RFC 5958,
@@ -111,39 +112,5 @@ func create(dir, path string) (id *Identity, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tmp, err := os.CreateTemp(dir, KeyFile+".*") // mode 0600
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-		}
-	}()
-	if _, err = tmp.Write(b); err != nil {
-		return nil, err
-	}
-	if err = tmp.Sync(); err != nil {
-		return nil, err
-	}
-	if err = tmp.Close(); err != nil {
-		return nil, err
-	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
-		return nil, err
-	}
-	syncFolder(dir)
-	return id, nil
-}
-
-// syncFolder makes the rename durable. Not every system can do it, and a
-// crash right after the first start only means a new identity.
-func syncFolder(dir string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	_ = d.Sync()
-	_ = d.Close()
+	return id, atomicfile.Write(path, b)
 }

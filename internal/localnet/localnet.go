@@ -135,7 +135,8 @@ func (n *Net) StartGateway(ctx context.Context, name string, models []string, ar
 // spawn starts a program and waits for its first line on standard output.
 func (n *Net) spawn(ctx context.Context, name string, wrap []string, program string, args ...string) (*Proc, string, error) {
 	logPath := filepath.Join(n.o.Data, "logs", name+".log")
-	logFile, err := os.Create(logPath)
+	// A process that was killed and started again goes on with its log.
+	logFile, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, "", fmt.Errorf("log of %s: %w", name, err)
 	}
@@ -246,9 +247,12 @@ func (p *Proc) Stop() error {
 		return nil
 	default:
 	}
-	// A tracer passes no signals on: the whole group gets it.
-	if err := syscall.Kill(-p.Pid(), syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("stop %s: %w", p.Name, err)
+	// A tracer passes no signals on: the whole group gets it. What is frozen
+	// there would never see it.
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
+		if err := syscall.Kill(-p.Pid(), sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("stop %s: %w", p.Name, err)
+		}
 	}
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
@@ -262,16 +266,48 @@ func (p *Proc) Stop() error {
 	}
 }
 
-// Forget stops a process and takes it out of the network.
-func (n *Net) Forget(p *Proc) error {
+// Kill ends the process at once, as a crash does, and takes it out of the
+// network. Its stages end by themselves.
+func (n *Net) Kill(p *Proc) error {
+	n.drop(p)
+	p.mu.Lock()
+	p.asked = true
+	p.mu.Unlock()
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", p.Name, err)
+	}
+	<-p.done
+	return nil
+}
+
+// Freeze stops the process in its tracks; Thaw lets it go on. Its stages are
+// processes of their own.
+func (p *Proc) Freeze() error { return p.signal(syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (p *Proc) Thaw() error { return p.signal(syscall.SIGCONT) }
+
+func (p *Proc) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("%s of %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
+func (n *Net) drop(p *Proc) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	for i, x := range n.procs {
 		if x == p {
 			n.procs = append(n.procs[:i:i], n.procs[i+1:]...)
 			break
 		}
 	}
-	n.mu.Unlock()
+}
+
+// Forget stops a process and takes it out of the network.
+func (n *Net) Forget(p *Proc) error {
+	n.drop(p)
 	return p.Stop()
 }
 

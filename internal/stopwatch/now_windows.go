@@ -1,7 +1,6 @@
 package stopwatch
 
 import (
-	"math/bits"
 	"time"
 	"unsafe"
 
@@ -26,11 +25,7 @@ func ticksPerSecond(p *windows.LazyProc) uint64 {
 func now() time.Duration {
 	var ticks uint64
 	_, _, _ = counter.Call(uintptr(unsafe.Pointer(&ticks)))
-	// The product does not fit 64 bits after a few minutes at 10 MHz or more.
-	hi, lo := bits.Mul64(ticks%(frequency<<20), uint64(time.Second))
-	if hi >= frequency {
-		return 0
-	}
-	ns, _ := bits.Div64(hi, lo, frequency)
-	return time.Duration(ns)
+	// In two parts, since the product with 1e9 would not fit 64 bits.
+	sec, rest := ticks/frequency, ticks%frequency
+	return time.Duration(sec*uint64(time.Second) + rest*uint64(time.Second)/frequency)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"neuron/internal/atomicfile"
 	"neuron/internal/filelock"
 	"neuron/llama/gguf"
 )
@@ -101,7 +102,10 @@ func (s *Store) writeHeaders(first, last int) ([]string, error) {
 func (p part) write(header []byte) error {
 	name := filepath.Base(p.path)
 	if !p.own {
-		err := writeAtomic(p.path, func(f *os.File) error {
+		err := atomicfile.WriteFunc(p.path, func(f *os.File) error {
+			if p.size > 0 {
+				markSparse(f)
+			}
 			if _, err := f.Write(header); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"neuron/internal/atomicfile"
 	"neuron/internal/filelock"
 	"neuron/llama/family"
 	"neuron/llama/gguf"
@@ -162,7 +163,7 @@ func startIndex(dir string, src *gguf.Model, id string, layers int) (*Index, err
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	if err := writeFileAtomic(filepath.Join(dir, metaName), raw); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, metaName), raw); err != nil {
 		return nil, fmt.Errorf("write %s: %w", metaName, err)
 	}
 	x = &Index{Version: indexVersion, Model: id, Alignment: meta.Alignment, Layers: layers, Tied: tied, Files: map[string][]Tensor{}}
@@ -174,7 +175,7 @@ func writeIndex(dir string, x *Index) error {
 	if err != nil {
 		return fmt.Errorf("encode index: %w", err)
 	}
-	if err := writeFileAtomic(filepath.Join(dir, indexName), append(raw, '\n')); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, indexName), append(raw, '\n')); err != nil {
 		return fmt.Errorf("write %s: %w", indexName, err)
 	}
 	return nil
@@ -227,7 +228,7 @@ func copyFile(ctx context.Context, src *gguf.Model, path string, list []gguf.Mod
 		return nil, err
 	}
 	out := make([]Tensor, len(list))
-	err = writeAtomic(path, func(f *os.File) error {
+	err = atomicfile.WriteFunc(path, func(f *os.File) error {
 		if err := f.Truncate(HeaderRegion + int64(size)); err != nil {
 			return err
 		}

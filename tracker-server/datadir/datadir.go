@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"neuron/engine/protocol"
+	"neuron/internal/atomicfile"
 	"neuron/internal/filelock"
 )
 
@@ -74,22 +75,7 @@ func (d *Dir) File(name string) string { return filepath.Join(d.path, name) }
 // WriteFile replaces a file of the folder in one step, mode 0600: after a
 // crash it holds the old content or the new, never a part.
 func (d *Dir) WriteFile(name string, data []byte) error {
-	f, err := os.CreateTemp(d.path, name+".tmp-*") // CreateTemp makes it 0600
-	if err != nil {
-		return Coded(err, "write "+d.File(name))
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), d.File(name))
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := atomicfile.Write(d.File(name), data); err != nil {
 		return Coded(err, "write "+d.File(name))
 	}
 	return nil

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
-	"time"
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
+	"neuron/internal/stopwatch"
 	"neuron/llama"
 	"neuron/llama/exec"
 )
@@ -139,9 +139,9 @@ func (st *state) measure() error {
 		} else {
 			work.Hidden = make([]float32, rows*st.stage.Width())
 		}
-		start := time.Now()
+		watch := stopwatch.Start()
 		_, err := p.Run(exit, []exec.Work{work})
-		return time.Since(start).Microseconds(), err
+		return max(1, watch.Elapsed().Microseconds()), err
 	}
 	if _, err := run(0, rows); err != nil { // warm-up: pages, thread pool
 		return err

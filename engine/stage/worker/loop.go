@@ -9,6 +9,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
+	"neuron/internal/stopwatch"
 	"neuron/llama/exec"
 )
 
@@ -157,7 +158,7 @@ func (st *state) step(group []*session) {
 		group[0].queue = group[0].queue[1:] // its cancel or close is in the inbox
 		return
 	}
-	start := time.Now()
+	start, watch := time.Now(), stopwatch.Start()
 	if st.gov != nil {
 		st.threads = st.gov.next(start)
 	}
@@ -166,7 +167,7 @@ func (st *state) step(group []*session) {
 	if err == nil {
 		r, err = p.Run(group[0].exit, work)
 	}
-	took := time.Since(start)
+	took := watch.Elapsed()
 	st.w.cancels.disarm()
 	if st.gov != nil && !prefill && len(group) == 1 && group[0].queue[0].f.Rows == 1 {
 		st.gov.step(time.Now(), took)

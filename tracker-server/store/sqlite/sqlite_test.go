@@ -35,6 +35,21 @@ func TestSuite(t *testing.T) {
 	})
 }
 
+func TestDSN(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/var/lib/neuron/t.db":       "file:///var/lib/neuron/t.db?",
+		"/with space?/100%/#.db":     "file:///with%20space%3F/100%25/%23.db?",
+		"C:/Users/A B/Neuron/t.db":   "file:///C:/Users/A%20B/Neuron/t.db?",
+		"//server/share/neuron/t.db": "file:////server/share/neuron/t.db?",
+		"/a/\u00e4/t.db":             "file:///a/%C3%A4/t.db?",
+	} {
+		if got := dsn(path); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s...", path, got, want)
+		}
+	}
+}
+
 func wantCode(t *testing.T, err error, code protocol.Code) {
 	t.Helper()
 	if !errors.Is(err, &protocol.Error{Code: code}) {

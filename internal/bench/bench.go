@@ -1,0 +1,180 @@
+// Package bench measures what a route costs over libllama alone, as ratios
+// against a baseline that runs in turns with it: real engine processes, their
+// stages and the seams between them on one side, a plain loop over libllama in
+// this process on the other. "make bench" runs it and keeps the table in
+// docs/performance.md.
+//
+// Only internal/cmd/bench imports it. The HTTP face of the gateway is no part
+// of any figure: the driver here speaks to the seams directly, or is
+// engine/session where the figure says so.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"neuron/engine/probe"
+	"neuron/internal/version"
+	"neuron/llama"
+	"neuron/llama/gguf"
+	"neuron/llama/synth"
+)
+
+// Models that can be measured.
+const (
+	Model1B   = "1b"   // 1.1 billion random weights in Q4_0, the shape of TinyLlama
+	ModelTiny = "tiny" // 5 million: a look at the figures in seconds, mostly seam
+)
+
+// Options configure Run. Out is required.
+type Options struct {
+	Bin   string // folder with neuron-engine and neuron-tracker
+	Dir   string // folder for models, shards and logs; kept, some 2.5 GB
+	Guide string // the bundled model
+	Model string // Model1B or ModelTiny [Model1B]
+	Only  string // regular expression: figures to measure [all]
+	Out   io.Writer
+	// Peer is the command that runs Peer in a process of its own.
+	Peer []string
+}
+
+// scale is how much is measured of a model.
+type scale struct {
+	shape           synth.Shape
+	typ             gguf.Type
+	threads         int // per stage where stages run one at a time
+	prompt, chunk   int // of the comparison with one chunk in flight
+	prefills        int // prompts per side
+	block, blocks   int // decode steps in turn, and turns per side
+	pipePrompt      int
+	pipeRuns        int
+	batchSteps      int
+	batchRuns       int
+	longPrompt      int
+	before          time.Duration // calm decoding before the long prompt
+	context         int
+	guideBlocks     int
+	trips, tripRuns int
+}
+
+func (o *Options) scale() (scale, error) {
+	name, s := "llama-1b", scale{
+		typ: gguf.TypeQ4_0, threads: 2, prompt: 384, chunk: 128, prefills: 4, block: 12, blocks: 10,
+		pipePrompt: 1024, pipeRuns: 2, batchSteps: 12, batchRuns: 4, longPrompt: 4000, before: 5 * time.Second,
+		context: 2048, guideBlocks: 20, trips: 500, tripRuns: 8,
+	}
+	switch o.Model {
+	case Model1B, "":
+	case ModelTiny:
+		name = "tiny-llama"
+		s.typ, s.prompt, s.blocks, s.prefills, s.pipePrompt, s.before = gguf.TypeQ8_0, 512, 12, 6, 1024, time.Second
+		s.block, s.batchSteps, s.tripRuns, s.guideBlocks = 32, 64, 4, 6
+	default:
+		return s, fmt.Errorf("unknown model %q, want %s or %s", o.Model, Model1B, ModelTiny)
+	}
+	shape, err := synth.Preset(name)
+	shape.Context = 8192 // the long prompt and an answer beside it
+	s.shape = shape
+	return s, err
+}
+
+// run is one run of the benchmarks.
+type run struct {
+	o     Options
+	s     scale
+	model string // path
+	net   *network
+	rep   *Report
+}
+
+// Run measures and returns the table. Figures that miss their target are no
+// error. It takes up to ten minutes with Model1B.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	only, err := regexp.Compile(o.Only)
+	if err != nil {
+		return nil, fmt.Errorf("choice of figures: %w", err)
+	}
+	r := &run{o: o}
+	if r.s, err = o.scale(); err != nil {
+		return nil, err
+	}
+	if r.rep, err = newReport(&o); err != nil {
+		return nil, err
+	}
+	if err := loadLibrary(); err != nil {
+		return nil, err
+	}
+	r.rep.Llama, r.rep.CPU = llama.Version(), llama.CPUVariant()
+	if err := r.writeModel(); err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		name string
+		f    func(context.Context) error
+	}{
+		{"round trip", r.roundTrips},
+		{"guide", r.guide},
+		{"speed", r.speed},
+		{"batch", r.batches},
+		{"delay", r.delay},
+		{"pipeline", r.pipeline},
+	} {
+		if !only.MatchString(part.name) {
+			continue
+		}
+		began := time.Now()
+		if err := part.f(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", part.name, err), r.stopNetwork())
+		}
+		fmt.Fprintf(o.Out, "# %s: %.0f s\n", part.name, time.Since(began).Seconds())
+	}
+	return r.rep, r.stopNetwork()
+}
+
+func loadLibrary() error {
+	dir, err := llama.NativeDir()
+	if err != nil {
+		return err
+	}
+	llama.SetLog(func(llama.LogLevel, string) {})
+	return llama.Load(dir)
+}
+
+// writeModel writes the random model once.
+func (r *run) writeModel() error {
+	if err := os.MkdirAll(r.o.Dir, 0o755); err != nil {
+		return fmt.Errorf("bench folder: %w", err)
+	}
+	name := ModelTiny
+	if r.o.Model != ModelTiny {
+		name = Model1B
+	}
+	r.model = filepath.Join(r.o.Dir, name+".gguf")
+	if _, err := os.Stat(r.model); err == nil {
+		return nil
+	}
+	return synth.Write(r.model, r.s.shape, synth.Options{Type: r.s.typ})
+}
+
+// machine says what the figures were measured on.
+func machine() (string, error) {
+	h, err := probe.Read()
+	if err != nil {
+		return "", err
+	}
+	return h.String(), nil
+}
+
+func newReport(o *Options) (*Report, error) {
+	m, err := machine()
+	if err != nil {
+		return nil, err
+	}
+	return &Report{At: time.Now(), Machine: m, Load: loadAverage(), Version: version.Get().String(), Model: o.Model, out: o.Out}, nil
+}
