@@ -79,11 +79,14 @@ func (f *fields) boolean(name string) (v bool) { f.decode(name, &v, "true or fal
 func (f *fields) num(name string, lo, hi, def float64) float64 {
 	v := def
 	if f.decode(name, &v, "a number") && !(v >= lo && v <= hi) {
-		f.fail(badParam(name, "%s must be between %g and %g", name, lo, hi))
+		f.fail(badParam(name, "%s must be between %s and %s", name, plain(lo), plain(hi)))
 		return def
 	}
 	return v
 }
+
+// plain writes a bound as people do, without an exponent.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // integer is num for whole numbers.
 func (f *fields) integer(name string, lo, hi, def int) int {
