@@ -53,7 +53,7 @@ var loadBinds = []bind{
 func allBinds() []bind {
 	var all []bind
 	for _, group := range [][]bind{
-		loadBinds, logBinds, layoutBinds, tensorBinds, deviceBinds, modelBinds, vocabBinds, contextBinds,
+		loadBinds, logBinds, layoutBinds, tensorBinds, ggufBinds, ggufSetBinds, deviceBinds, modelBinds, vocabBinds, contextBinds,
 		memoryBinds, stateBinds, batchBinds, slotBinds, poolBinds, samplerBinds,
 	} {
 		all = append(all, group...)
