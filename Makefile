@@ -13,7 +13,9 @@ MAKEFLAGS += --no-builtin-rules
 BUILD := build
 FUZZTIME ?= 10s
 BENCHTIME ?= 1s
+SOAK ?= 5m
 TESTFLAGS ?=
+BENCHFLAGS ?=
 
 # Every goal but these needs the tools. The file names the Go command to use; a
 # rule below makes it, and make starts over with it.
@@ -22,12 +24,14 @@ include $(BUILD)/setup.mk
 endif
 GO ?= go
 
-PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance
+PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance neuron-bench neuron-soak
 BINARIES := $(PROGRAMS:%=bin/%)
 PACKAGE_neuron-engine := ./engine
 PACKAGE_neuron-tracker := ./tracker-server
 PACKAGE_neuron-localnet := ./internal/cmd/localnet
 PACKAGE_neuron-acceptance := ./internal/cmd/acceptance
+PACKAGE_neuron-soak := ./internal/cmd/soak
+PACKAGE_neuron-bench := ./internal/cmd/bench
 
 # What a program can be made of, embedded files included.
 SOURCES = $(shell find engine tracker-server llama internal assets -type f \
@@ -82,6 +86,18 @@ acceptance: native build ## Run the acceptance criteria, one line each
 	@scripts/setup.sh need strace
 	@bin/neuron-acceptance
 
+.PHONY: soak
+soak: native build ## Random requests and blows for SOAK (5m; 30s for a quick look)
+	@bin/neuron-soak -for $(SOAK)
+
+.PHONY: cross
+cross: ## Build for every platform, vet for Windows and macOS
+	@GO=$(GO) scripts/cross.sh
+
+.PHONY: wine
+wine: native build ## Try the Windows programs under Wine, where it is installed
+	@GO=$(GO) scripts/wine.sh
+
 .PHONY: lint
 lint: $(BUILD)/tools/golangci-lint $(BUILD)/tools/govulncheck ## Run the static checks
 	@GO=$(GO) scripts/lint.sh
@@ -99,7 +115,11 @@ fmt: ## Format the Go files
 	@find . \( -name .git -o -name build -o -name node_modules \) -prune -o -name '*.go' -print0 | xargs -0 -r gofmt -w
 
 .PHONY: bench
-bench: native ## Run the benchmarks (BENCHTIME=1x for a quick look)
+bench: native build ## Measure routes against libllama alone, into docs/performance.md
+	@bin/neuron-bench $(BENCHFLAGS)
+
+.PHONY: gobench
+gobench: native ## Run the Go benchmarks (BENCHTIME=1x for a quick look)
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -p 1 -timeout 30m ./...
 
 .PHONY: fuzz

@@ -130,9 +130,10 @@ func TestLayers(t *testing.T) {
 func TestOneUserOfTheBinding(t *testing.T) {
 	t.Parallel()
 	allowed := []string{
-		"neuron/llama",                   // its own parts
-		"neuron/engine/stage/worker",     // the stage process
+		"neuron/llama",               // its own parts
+		"neuron/engine/stage/worker", // the stage process
 		"neuron/internal/acceptance", // the reference to compare with
+		"neuron/internal/bench",      // the baseline to compare with
 	}
 	for _, line := range goList(t, true, "-e", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
 		f := strings.Fields(line)

@@ -70,6 +70,7 @@ type contextState struct {
 	eval        *EvalSlot
 	abort       *AbortSlot
 	outputs     []bool // rows of the last Decode that have an output
+	buffers     Buffers
 
 	// guarded by poolsMu
 	pools    [2]ThreadPool // attached
@@ -169,8 +170,9 @@ func NewContext(m Model, p ContextParams) (Context, error) {
 		st.abort = p.Abort
 		raw.Abort, raw.AbortData = aGetNoAlloc, p.Abort.ctx
 	}
-	mark := logMark()
+	mark, sizes := logMark(), markSizes()
 	h := cContextNew(uintptr(m), raw)
+	st.buffers = sizesSince(sizes)
 	if h == 0 {
 		st.unuse()
 		return 0, fail(CodeContextCreate, op, logSince(mark))

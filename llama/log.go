@@ -55,6 +55,8 @@ var logState struct {
 	line    []byte // unfinished line
 	errors  [logErrors]string
 	nErrors uint64 // error lines ever seen
+	sizing  int    // calls whose buffer sizes are wanted
+	sizes   []string
 	cpuFile string // file name of the CPU backend that was loaded
 }
 
@@ -149,6 +151,7 @@ func noteLineLocked(level LogLevel, line string) {
 		logState.errors[logState.nErrors%logErrors] = line
 		logState.nErrors++
 	}
+	noteSizeLocked(line)
 	if rest, ok := strings.CutPrefix(line, "load_backend: loaded CPU backend from "); ok {
 		logState.cpuFile = filepath.Base(strings.ReplaceAll(rest, "\\", "/"))
 	}

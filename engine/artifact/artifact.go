@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -31,6 +32,8 @@ type Source struct {
 	Name   string // what clients call it: the file name without suffixes
 	Model  *family.Model
 	Weight int64 // bytes of all tensors
+
+	layerWeight map[int]int64 // bytes per layer
 }
 
 var splitSuffix = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
@@ -52,7 +55,7 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", path, err)
 	}
-	s := &Source{Path: path, Name: nameOf(path), Model: desc}
+	s := &Source{Path: path, Name: nameOf(path), Model: desc, layerWeight: map[int]int64{}}
 	for _, f := range m.Files() {
 		s.Files = append(s.Files, f.Path())
 	}
@@ -62,6 +65,13 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 			return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", path, err)
 		}
 		s.Weight += int64(n)
+		// llama.cpp's names: "blk.12.attn_q.weight".
+		if rest, ok := strings.CutPrefix(t.Name, "blk."); ok {
+			number, _, _ := strings.Cut(rest, ".")
+			if i, err := strconv.Atoi(number); err == nil {
+				s.layerWeight[i] += int64(n)
+			}
+		}
 	}
 	if s.ID, err = digest(ctx, s.Files, cacheDir, log); err != nil {
 		return nil, err
@@ -158,16 +168,43 @@ func (s *Shard) Dir() string {
 	return s.store.Dir()
 }
 
-// kvElem is the size of a cached key or value: the F16 default.
-const kvElem = 2
+// Weight is what the shard's tensors take, in bytes: its layers, and at either
+// end of the model all tensors that belong to no layer, as an upper bound.
+func (s *Shard) Weight() int64 {
+	var layers, n int64
+	for i, b := range s.Source.layerWeight {
+		layers += b
+		if i >= s.Range.First && i < s.Range.Last {
+			n += b
+		}
+	}
+	if s.Range.First == 0 || s.Range.Last == s.Source.Model.Layers {
+		n += s.Source.Weight - layers
+	}
+	return n
+}
 
-// Capability is the static part of the shard's report.
-func (s *Shard) Capability() protocol.Capability {
-	m := s.Source.Model
+// kvElem is the size of a cached key or value: the F16 default.
+const (
+	kvElem = 2
+	kvType = "f16"
+)
+
+// Context is the longest session that the model allows, in tokens: what it
+// was trained for, at most protocol.MaxContext.
+func (s *Source) Context() int { return min(s.Model.Context, protocol.MaxContext) }
+
+// Capability is the static part of the shard's report; chunkRows is the most
+// rows of one call. A running stage completes it.
+func (s *Shard) Capability(chunkRows int) protocol.Capability {
+	m, first, last := s.Source.Model, s.Range.First, s.Range.Last
 	return protocol.Capability{
 		Model: s.Source.ID, Name: s.Source.Name, Architecture: m.Arch, Layers: m.Layers, Loaded: s.Range,
-		Head: s.Range.First == 0, Tail: s.Range.Last == m.Layers,
-		Exits: m.Exits(s.Range.First, s.Range.Last), Width: m.Embd, WholeOnly: m.WholeOnly,
-		KVBytesPerCell: m.KVBytesPerCell(s.Range.First, s.Range.Last, kvElem),
+		Head: first == 0, Tail: last == m.Layers,
+		Exits: m.Exits(first, last), Cuts: m.Cuts(), Width: m.Embd, WholeOnly: m.WholeOnly,
+		DTypes: []string{protocol.DTypeF32.String()}, Sidebands: []string{},
+		KVBytesPerCell: m.KVBytesPerCell(first, last, kvElem), KVLayerBytes: m.KVLayerBytes(first, last, kvElem), KVType: kvType,
+		KVWindowBytes: m.KVWindowBytes(first, last, kvElem), KVWindowCells: m.WindowCells(chunkRows),
+		MaxContext: s.Source.Context(), ChunkRows: chunkRows,
 	}
 }

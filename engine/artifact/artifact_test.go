@@ -258,9 +258,11 @@ func TestShard(t *testing.T) {
 	}
 	want := protocol.Capability{
 		Model: s.ID, Name: "my-model", Architecture: "qwen2", Layers: 4, Loaded: protocol.Range{Last: 4}, Head: true, Tail: true,
-		Exits: []int{1, 2, 3, 4}, Width: 64, KVBytesPerCell: 4 * 64 * 2,
+		Exits: []int{1, 2, 3, 4}, Cuts: []int{1, 2, 3}, Width: 64, DTypes: []string{"f32"}, Sidebands: []string{},
+		KVBytesPerCell: 4 * 64 * 2, KVLayerBytes: []int64{128, 128, 128, 128}, KVType: "f16",
+		MaxContext: s.Context(), ChunkRows: 256,
 	}
-	if d := cmp.Diff(want, whole.Capability()); d != "" {
+	if d := cmp.Diff(want, whole.Capability(256)); d != "" {
 		t.Error(d)
 	}
 
@@ -280,16 +282,19 @@ func TestShard(t *testing.T) {
 		release()
 	}
 	want.Loaded, want.Head, want.Tail = protocol.Range{First: 1, Last: 3}, false, false
-	want.Exits, want.KVBytesPerCell = []int{2, 3}, 2*64*2
-	if d := cmp.Diff(want, part.Capability()); d != "" {
+	want.Exits, want.KVBytesPerCell, want.KVLayerBytes = []int{2, 3}, 2*64*2, []int64{128, 128}
+	if d := cmp.Diff(want, part.Capability(256)); d != "" {
 		t.Error(d)
+	}
+	if a, b := part.Weight(), whole.Weight(); a <= 0 || b != s.Weight || a > s.Weight/2 {
+		t.Errorf("two of four layers weigh %d, the whole model %d of %d", a, b, s.Weight)
 	}
 	// The next range of the same model shares the folder.
 	tail, err := s.Shard(t.Context(), protocol.Range{First: 2, Last: 4}, dir, nil)
 	if err != nil || tail.Dir() != part.Dir() {
 		t.Errorf("folder %q, want %q (%v)", tail.Dir(), part.Dir(), err)
 	}
-	if c := tail.Capability(); c.Head || !c.Tail {
+	if c := tail.Capability(256); c.Head || !c.Tail {
 		t.Errorf("role %+v", c)
 	}
 	// Another model of the same name has a folder of its own.
@@ -385,7 +390,7 @@ func TestWholeOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := whole.Capability(); c.WholeOnly == "" || !slices.Equal(c.Exits, []int{4}) {
+	if c := whole.Capability(256); c.WholeOnly == "" || !slices.Equal(c.Exits, []int{4}) {
 		t.Errorf("report %+v", c)
 	}
 }

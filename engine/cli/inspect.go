@@ -25,8 +25,8 @@ func inspectCommand() *cobra.Command {
 				return err
 			}
 			shard := artifact.Shard{Source: src, Range: protocol.Range{Last: src.Model.Layers}}
-			report := shard.Capability()
-			report.WeightBytes, report.MaxContext = src.Weight, min(src.Model.Context, protocol.MaxContext)
+			report := shard.Capability(chunkRows)
+			report.WeightBytes = src.Weight
 			out := c.OutOrStdout()
 			if asJSON {
 				e := json.NewEncoder(out)

@@ -8,6 +8,9 @@ import (
 	"neuron/engine/program"
 )
 
+// chunkRows is the default of --chunk, for which inspect states its figures.
+const chunkRows = 256
+
 func runCommand() *cobra.Command {
 	var o program.NodeOptions
 	c := &cobra.Command{
@@ -33,7 +36,7 @@ func runCommand() *cobra.Command {
 	f.StringVar(&o.SeamAddr, "seam-public", "", "host:port that others should dial, when it is another one")
 	f.StringVar(&o.APIListen, "local-api", "127.0.0.1:0", "address of the local API, loopback only")
 	f.IntVar(&o.Threads, "threads", 0, "threads of the stage (0: as many as other programs leave free)")
-	f.IntVar(&o.ChunkRows, "chunk", 256, "most rows of a prefill chunk, a multiple of 64")
+	f.IntVar(&o.ChunkRows, "chunk", chunkRows, "most rows of a prefill chunk, a multiple of 64")
 	f.IntVar(&o.MaxContext, "context", 0, "longest session in tokens (0: the model's own limit)")
 	f.IntVar(&o.MaxSessions, "sessions", 16, "most sessions at a time")
 	f.Int64Var(&o.KVBudget, "kv-bytes", 0, "memory for session state in bytes (0: a quarter of what is free)")

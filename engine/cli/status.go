@@ -58,7 +58,13 @@ func statusCommand() *cobra.Command {
 				fmt.Fprintf(w, "holds\t%s layers %s: %s, %.1f MB, %d sessions, %.2f ms per token\n",
 					x.Name, x.Range, x.State, float64(x.Bytes)/1e6, x.Sessions, float64(x.StepMicros)/1e3)
 			}
-			fmt.Fprintf(w, "memory\t%.0f MB used here, %.1f GB free\n", float64(s.Memory.Engine)/1e6, float64(s.Memory.Free)/1e9)
+			m := s.Memory
+			fmt.Fprintf(w, "memory\t%.0f MB anonymous (weights, KV, compute), %.0f MB of files, %.1f GB free\n",
+				float64(m.Anonymous)/1e6, float64(m.File)/1e6, float64(m.Free)/1e9)
+			if m.KVBudget > 0 {
+				fmt.Fprintf(w, "pools\t%.0f MB of %.0f MB for KV, %.0f MB for compute buffers\n",
+					float64(m.KVInUse)/1e6, float64(m.KVBudget)/1e6, float64(m.Compute)/1e6)
+			}
 			for _, h := range s.Health {
 				fmt.Fprintf(w, "%s\t%s (%s)", h.Severity, h.Text, h.Code)
 				if h.Remedy != "" {

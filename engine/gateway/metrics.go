@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 // metrics are this gateway's own, in a registry of their own. Labels are from
@@ -30,6 +31,7 @@ func newMetrics(q *queue) *metrics {
 			Help: "Time from the request to an answer's first token.", Buckets: prometheus.ExponentialBuckets(0.02, 2, 14)}),
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.generations, m.tokens, m.firstToken,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "neuron_gateway_running", Help: "Completion requests that run."}, func() float64 {
 			running, _ := q.counts()
 			return float64(running)

@@ -69,10 +69,19 @@ type Shard struct {
 
 // Memory is in bytes.
 type Memory struct {
-	Total    int64 `json:"total"`
-	Free     int64 `json:"free"`
-	Engine   int64 `json:"engine"` // resident, stages included
+	Total int64 `json:"total"`
+	Free  int64 `json:"free"`
+	// Engine is what this engine and its stages keep in RAM: Anonymous
+	// (weights that were repacked, KV state, compute buffers, the programs'
+	// own) and File (mapped files, which the system can drop at any time).
+	Engine    int64 `json:"engine"`
+	Anonymous int64 `json:"anonymous"`
+	File      int64 `json:"file"`
+	// KVInUse is what pools of sessions hold of KVBudget; Compute is what they
+	// take besides.
 	KVInUse  int64 `json:"kv_in_use"`
+	KVBudget int64 `json:"kv_budget"`
+	Compute  int64 `json:"compute"`
 	DiskFree int64 `json:"disk_free"`
 }
 

@@ -77,30 +77,12 @@ func FreeDisk(path string) (int64, error) {
 	return int64(u.Free), nil
 }
 
-// Resident is the memory of processes that lies in RAM, in bytes; ended ones
-// count nothing.
-func Resident(pids ...int) int64 {
-	var n int64
-	for _, pid := range pids {
-		p, err := process.NewProcess(int32(pid))
-		if err != nil {
-			continue
-		}
-		if m, err := p.MemoryInfo(); err == nil {
-			n += int64(m.RSS)
-		}
-	}
-	return n
-}
-
 // OpenFiles counts a process's open files and sockets; 0 where the system does
 // not tell.
 func OpenFiles(pid int) int {
-	p, err := process.NewProcess(int32(pid))
-	if err != nil {
-		return 0
-	}
-	n, err := p.NumFDs()
+	// Not process.NewProcess: on Linux it leaves a descriptor of the process
+	// open until the next garbage collection, which is what we count.
+	n, err := (&process.Process{Pid: int32(pid)}).NumFDs()
 	if err != nil {
 		return 0
 	}

@@ -159,8 +159,8 @@ func (n *Node) newStage(src *artifact.Source) (*stage.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := n.shard.Capability()
-	maxContext := min(src.Model.Context, protocol.MaxContext)
+	report := n.shard.Capability(n.o.ChunkRows)
+	maxContext := src.Context()
 	if n.o.MaxContext > 0 {
 		maxContext = min(maxContext, n.o.MaxContext)
 	}
@@ -170,7 +170,7 @@ func (n *Node) newStage(src *artifact.Source) (*stage.Host, error) {
 		if err != nil {
 			return nil, err
 		}
-		budget = max(0, m.AvailableBytes-src.Weight) / kvShare
+		budget = max(0, m.AvailableBytes-n.shard.Weight()) / kvShare
 	}
 	threads := n.o.Threads
 	if threads == 0 {

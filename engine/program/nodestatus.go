@@ -38,11 +38,12 @@ func (s *nodeStatus) Status() localapi.Status {
 		out.Memory.DiskFree = free
 	}
 	if p := n.stage.Process(); p != nil {
-		out.Memory.KVInUse = p.KVBudget() - r.FreeKVBytes
+		s := p.Stats()
+		out.Memory.KVBudget, out.Memory.KVInUse, out.Memory.Compute = p.KVBudget(), s.KVBytes, s.ComputeBytes
 	}
-	if pids := out.StagePIDs; len(pids) > 0 {
-		out.Memory.Engine = probe.Resident(append(slices.Clip(pids), os.Getpid())...)
-	}
+	m := probe.ProcessMemory(append(slices.Clip(out.StagePIDs), os.Getpid())...)
+	out.Memory.Anonymous, out.Memory.File = m.Anonymous, m.File
+	out.Memory.Engine = m.Anonymous + m.File
 	if r.Error != nil {
 		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, r.Error))
 	}
@@ -73,7 +74,7 @@ func (s *nodeStatus) Models() []localapi.Model {
 	r := s.shard.Range
 	return []localapi.Model{{
 		Info: protocol.ModelInfo{
-			Model: m.ID, Name: m.Name, Architecture: m.Model.Arch, Layers: m.Model.Layers, Context: m.Model.Context, Seen: time.Now(),
+			Model: m.ID, Name: m.Name, Architecture: m.Model.Arch, Layers: m.Model.Layers, Context: m.Context(), Seen: time.Now(),
 		},
 		Local: &r,
 	}}

@@ -45,7 +45,7 @@ func newTexts(ctx context.Context, o GatewayOptions) (_ *texts, err error) {
 			return nil, err
 		}
 		m := &textModel{Text: stage.NewText(sp, o.NativeDir, path), info: protocol.ModelInfo{
-			Model: src.ID, Name: src.Name, Architecture: src.Model.Arch, Layers: src.Model.Layers, Context: src.Model.Context,
+			Model: src.ID, Name: src.Name, Architecture: src.Model.Arch, Layers: src.Model.Layers, Context: src.Context(),
 		}}
 		t.models = append(t.models, m)
 		about, llamaVersion, err := m.Text.About(ctx)
@@ -53,7 +53,7 @@ func newTexts(ctx context.Context, o GatewayOptions) (_ *texts, err error) {
 			return nil, err
 		}
 		t.llama = llamaVersion
-		m.context = min(src.Model.Context, protocol.MaxContext) // a vocabulary alone does not know it
+		m.context = src.Context() // a vocabulary alone does not know it
 		m.template, m.bos, m.eos, m.addBOS = about.Template, about.BOS, about.EOS, about.AddBOS
 	}
 	return t, nil

@@ -144,7 +144,9 @@ type Report struct {
 type ShardReport struct {
 	State      ShardState `json:"state"`
 	Capability Capability `json:"capability"`
-	// FreeKVBytes is what new sessions may still reserve.
+	// FreeKVBytes is the KV memory of the largest session that could be opened
+	// now: a session whose cells, rounded up to a power of two, take no more
+	// than this by KVBytesPerCell fits.
 	FreeKVBytes int64 `json:"free_kv_bytes"`
 	Sessions    int   `json:"sessions"`
 	MaxSessions int   `json:"max_sessions"`

@@ -351,18 +351,38 @@ func (f *Frame) CheckFinite() error {
 	b := f.Hidden()
 	switch f.DType {
 	case DTypeF32:
-		const exp = 0x7f800000
-		for i := 0; i+4 <= len(b); i += 4 {
-			if binary.LittleEndian.Uint32(b[i:])&exp == exp {
-				return f.nonFinite(i / 4)
-			}
-		}
+		const exp, one = 0x7f800000_7f800000, 0x00800000_00800000
+		return f.firstFull(b, 4, exp, one)
 	case DTypeF16:
-		const exp = 0x7c00
-		for i := 0; i+2 <= len(b); i += 2 {
-			if binary.LittleEndian.Uint16(b[i:])&exp == exp {
-				return f.nonFinite(i / 2)
-			}
+		const exp, one = 0x7c00_7c00_7c00_7c00, 0x0400_0400_0400_0400
+		return f.firstFull(b, 2, exp, one)
+	}
+	return nil
+}
+
+// firstFull finds the first element of size bytes whose exponent is full. It
+// looks at eight bytes at a time: one, the lowest bit of each exponent, added
+// to the exponents of a word carries into an element's sign bit exactly where
+// the exponent was full, and never beyond.
+func (f *Frame) firstFull(b []byte, size int, exp, one uint64) error {
+	signs := ^uint64(0) / (1<<(8*size) - 1) << (8*size - 1)
+	le := binary.LittleEndian
+	i := 0
+	for ; i+32 <= len(b); i += 32 {
+		w := b[i : i+32 : i+32]
+		full := (le.Uint64(w)&exp + one) | (le.Uint64(w[8:])&exp + one) | (le.Uint64(w[16:])&exp + one) | (le.Uint64(w[24:])&exp + one)
+		if full&signs != 0 {
+			break
+		}
+	}
+	for ; i+size <= len(b); i += size {
+		e := exp & (1<<(8*size) - 1)
+		v := uint64(le.Uint16(b[i:]))
+		if size == 4 {
+			v = uint64(le.Uint32(b[i:]))
+		}
+		if v&e == e {
+			return f.nonFinite(i / size)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"slices"
@@ -12,15 +13,22 @@ import (
 // "No I/O" in the package comment means that nothing here opens or owns a
 // stream: reader and writer work on what the caller passes in.
 type FrameReader struct {
-	r   io.Reader
+	r   *bufio.Reader
 	lim Limits
 	hdr [HeaderSize]byte
-	// bytes counts everything read, headers included.
+	// bytes counts everything that was taken, headers included.
 	bytes int64
 }
 
-// NewFrameReader returns a reader that enforces l.
-func NewFrameReader(r io.Reader, l Limits) *FrameReader { return &FrameReader{r: r, lim: l} }
+// readAhead holds a decode frame of the usual widths: it arrives in one read,
+// header and payload, and longer payloads pass by the buffer.
+const readAhead = 32 << 10
+
+// NewFrameReader returns a reader that enforces l. It reads ahead, so nobody
+// else can go on reading r.
+func NewFrameReader(r io.Reader, l Limits) *FrameReader {
+	return &FrameReader{r: bufio.NewReaderSize(r, readAhead), lim: l}
+}
 
 // Read returns the next frame with a payload of its own, io.EOF at a clean end
 // between frames, io.ErrUnexpectedEOF inside one, or an *Error for bytes that
@@ -72,8 +80,7 @@ func (fr *FrameReader) payload(n int) ([]byte, error) {
 // Bytes is the number of bytes read so far.
 func (fr *FrameReader) Bytes() int64 { return fr.bytes }
 
-// FrameWriter writes frames, one Write call each. It is not safe for
-// concurrent use.
+// FrameWriter writes frames. It is not safe for concurrent use.
 type FrameWriter struct {
 	w   io.Writer
 	lim Limits
@@ -85,13 +92,18 @@ type FrameWriter struct {
 // NewFrameWriter returns a writer that enforces l.
 func NewFrameWriter(w io.Writer, l Limits) *FrameWriter { return &FrameWriter{w: w, lim: l} }
 
-// Write sends f in one Write call of the underlying writer.
-func (fw *FrameWriter) Write(f *Frame) error {
-	var err error
-	if fw.buf, err = AppendFrame(fw.buf[:0], f, fw.lim); err != nil {
-		return err
+// Write sends the frames in one Write call of the underlying writer, or none of
+// them when one breaks the format.
+func (fw *FrameWriter) Write(frames ...*Frame) error {
+	b := fw.buf[:0]
+	for _, f := range frames {
+		var err error
+		if b, err = AppendFrame(b, f, fw.lim); err != nil {
+			return err
+		}
 	}
-	n, err := fw.w.Write(fw.buf)
+	fw.buf = b
+	n, err := fw.w.Write(b)
 	fw.bytes += int64(n)
 	return err
 }

@@ -77,11 +77,30 @@ type Capability struct {
 	DTypes []string `json:"dtypes"`
 	// WholeOnly says why the model may not be cut here, or is "".
 	WholeOnly string `json:"whole_only,omitempty"`
-	// KVBytesPerCell is the cost of one position in all loaded layers.
-	KVBytesPerCell int64 `json:"kv_bytes_per_cell"`
-	MaxContext     int   `json:"max_context"`
-	WeightBytes    int64 `json:"weight_bytes"`
-	ChunkRows      int   `json:"chunk_rows"`
+	// Cuts are the boundaries at which the whole model may be cut in two.
+	Cuts []int `json:"cuts"`
+	// Sidebands name what crosses the seam besides hidden rows; empty for
+	// nothing.
+	Sidebands []string `json:"sidebands"`
+	// KVBytesPerCell is the cost of one position in all loaded layers,
+	// KVLayerBytes the same layer by layer (empty when only the sum is known),
+	// KVType the element type of keys and values.
+	KVBytesPerCell int64   `json:"kv_bytes_per_cell"`
+	KVLayerBytes   []int64 `json:"kv_layer_bytes,omitempty"`
+	KVType         string  `json:"kv_type"`
+	// KVWindowBytes is the part of KVBytesPerCell that sliding-window layers
+	// take; they keep at most KVWindowCells positions of a session.
+	KVWindowBytes int64 `json:"kv_window_bytes,omitempty"`
+	KVWindowCells int   `json:"kv_window_cells,omitempty"`
+	// KVBudget is the memory for all sessions' KV state, in bytes.
+	KVBudget int64 `json:"kv_budget_bytes"`
+	// ComputeBytes is what one pool of sessions takes besides KV state, plus
+	// ComputeBytesPerCell for each cell of one session; measured at loading.
+	ComputeBytes        int64 `json:"compute_bytes"`
+	ComputeBytesPerCell int64 `json:"compute_bytes_per_cell"`
+	MaxContext          int   `json:"max_context"`
+	WeightBytes         int64 `json:"weight_bytes"`
+	ChunkRows           int   `json:"chunk_rows"`
 	// InFlightBytes is the most that one session may have unacknowledged
 	// towards this stage during prefill.
 	InFlightBytes int64    `json:"in_flight_bytes"`
@@ -89,6 +108,18 @@ type Capability struct {
 	CPUVariant    string   `json:"cpu_variant"`
 	Threads       int      `json:"threads"`
 	Devices       []string `json:"devices,omitempty"`
+}
+
+// KVBytes is the memory that one session of so many cells takes, exactly;
+// cells are what the stage reserved, a power of two from 256 on.
+func (c *Capability) KVBytes(cells int) int64 {
+	return (c.KVBytesPerCell-c.KVWindowBytes)*int64(cells) + c.KVWindowBytes*int64(min(cells, c.KVWindowCells))
+}
+
+// PoolBytes is the anonymous memory that a pool of sessions with so many cells
+// each takes: KV state and one set of compute buffers.
+func (c *Capability) PoolBytes(cells, sessions int) int64 {
+	return int64(sessions)*c.KVBytes(cells) + c.ComputeBytes + c.ComputeBytesPerCell*int64(cells)
 }
 
 // Counters are what one hop did for one session. They prove that each position

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/tlsio"
 	"neuron/internal/identity"
 )
 
@@ -105,10 +107,12 @@ func (c *Client) transport(node protocol.NodeID) (*http.Transport, error) {
 			break
 		}
 	}
+	conf := c.id.ClientTLS(node)
 	t := &http.Transport{
-		TLSClientConfig:     c.id.ClientTLS(node),
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return tlsio.Dial(ctx, network, addr, conf, c.headerWait)
+		},
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // no HTTP/2
-		TLSHandshakeTimeout: c.headerWait,
 		MaxIdleConnsPerHost: 4,
 		// Shorter than the server's, so that we seldom meet a closing one.
 		IdleConnTimeout:        60 * time.Second,

@@ -20,6 +20,7 @@ type inbox struct {
 	mu           sync.Mutex // guards below
 	frames       []*protocol.Frame
 	bytes        int64
+	busy         bool               // a frame is being handed to the stage
 	handing      context.CancelFunc // interrupts the row in hand, or nil
 	handingEpoch uint32
 	changed      chan struct{} // closed and replaced at every change
@@ -70,6 +71,27 @@ func (b *inbox) cancelLocked(epoch uint32) {
 	b.wakeLocked()
 }
 
+// pass reports whether a frame may go past the queue, since nothing waits or is
+// in hand; passed must be called when it was handed to the stage.
+func (b *inbox) pass() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.busy || len(b.frames) > 0 {
+		return false
+	}
+	b.busy = true
+	return true
+}
+
+func (b *inbox) passed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.busy = false
+	if len(b.frames) > 0 {
+		b.wakeLocked()
+	}
+}
+
 // pop takes the oldest frame. hand is the context for handing it to the stage:
 // it ends with ctx, and for rows also when a cancel came. done must be called
 // when that is over. ok is false when ctx has ended.
@@ -79,7 +101,7 @@ func (b *inbox) pop(ctx context.Context) (f *protocol.Frame, hand context.Contex
 			return nil, nil, nil, false
 		}
 		b.mu.Lock()
-		if len(b.frames) > 0 {
+		if len(b.frames) > 0 && !b.busy {
 			f = b.frames[0]
 			b.frames[0] = nil
 			b.frames = b.frames[1:]
@@ -88,11 +110,12 @@ func (b *inbox) pop(ctx context.Context) (f *protocol.Frame, hand context.Contex
 			if f.Kind.Rows() {
 				b.handing, b.handingEpoch = cancel, f.Epoch
 			}
+			b.busy = true
 			b.wakeLocked()
 			b.mu.Unlock()
 			return f, hand, func() {
 				b.mu.Lock()
-				b.handing = nil
+				b.busy, b.handing = false, nil
 				b.mu.Unlock()
 				cancel()
 			}, true

@@ -1,6 +1,7 @@
 package seam
 
 import (
+	"context"
 	"slices"
 
 	"neuron/engine/protocol"
@@ -14,31 +15,49 @@ func (s *session) feed() {
 		if !ok {
 			return
 		}
-		var err *protocol.Error
-		fail := s.fault
-		switch {
-		case f.Kind.Rows():
-			err = s.admit(f)
-		case f.Kind == protocol.KindTruncate:
-			err = s.truncate(f)
-		default: // the reader lets only these pass
-			err = s.cancelRows(f)
-		}
-		if err == errDropped {
-			done()
-			continue
-		}
-		if err == nil {
-			if e := s.st.Send(hand, f); e != nil && (hand.Err() == nil || s.ctx.Err() != nil) {
-				err, fail = protocol.AsError(e), func(e *protocol.Error) { s.end(e, "") }
-			}
-		}
+		ok = s.hand(hand, f)
 		done()
-		if err != nil {
-			fail(err)
+		if !ok {
 			return
 		}
 	}
+}
+
+// handNow hands a decode frame over on the reader's own goroutine, which saves
+// waking the feeder. Only a stage that is stuck makes it wait, and then the
+// stage's end frees it. taken is false when the frame has to go through the
+// inbox, ok when the session has ended.
+func (s *session) handNow(f *protocol.Frame) (taken, ok bool) {
+	if f.Kind != protocol.KindDecode || len(f.Payload) > protocol.AtOnce || !s.inbox.pass() {
+		return false, false
+	}
+	defer s.inbox.passed()
+	return true, s.hand(s.ctx, f)
+}
+
+// hand checks f and hands it to the stage; false when the session has ended.
+func (s *session) hand(ctx context.Context, f *protocol.Frame) bool {
+	var err *protocol.Error
+	switch {
+	case f.Kind.Rows():
+		err = s.admit(f)
+	case f.Kind == protocol.KindTruncate:
+		err = s.truncate(f)
+	default: // the reader lets only these pass
+		err = s.cancelRows(f)
+	}
+	switch {
+	case err == errDropped:
+		return true
+	case err != nil:
+		s.fault(err)
+		return false
+	}
+	if e := s.st.Send(ctx, f); e != nil && (ctx.Err() == nil || s.ctx.Err() != nil) {
+		s.end(protocol.AsError(e), "")
+		return false
+	}
+	return true
 }
 
 // errDropped marks frames of dead epochs; it never leaves this file.
@@ -61,7 +80,7 @@ func (s *session) admit(f *protocol.Frame) *protocol.Error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ok, err := s.pos.admit(f)
+	ok, err := s.pos.Admit(f)
 	if err != nil {
 		return err
 	}
@@ -87,7 +106,7 @@ func (s *session) admit(f *protocol.Frame) *protocol.Error {
 func (s *session) truncate(f *protocol.Frame) *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	to, err := s.pos.truncate(f)
+	to, err := s.pos.Truncate(f)
 	if err != nil {
 		return err
 	}
@@ -108,7 +127,7 @@ func (s *session) truncate(f *protocol.Frame) *protocol.Error {
 // cancelRows kills epochs here and, at once, on the hops behind.
 func (s *session) cancelRows(f *protocol.Frame) *protocol.Error {
 	s.mu.Lock()
-	ok, err := s.pos.cancel(f)
+	ok, err := s.pos.Cancel(f)
 	down := s.down
 	s.mu.Unlock()
 	if err != nil {
@@ -149,6 +168,9 @@ func (s *session) drain() {
 // produced handles one frame of the stage. Its errors are the stage's faults,
 // or those of sending on, which ended the next hop's stream already.
 func (s *session) produced(f *protocol.Frame) *protocol.Error {
+	if f.Kind != protocol.KindToken && !f.Kind.Rows() {
+		s.release()
+	}
 	switch {
 	case f.Kind == protocol.KindAck:
 		return s.executed(f)
@@ -158,13 +180,64 @@ func (s *session) produced(f *protocol.Frame) *protocol.Error {
 		s.mu.Lock()
 		countToken(&s.counters, f)
 		s.mu.Unlock()
-		s.put(s.tok, f)
+		s.produce(f)
 		return nil
 	case f.Kind == protocol.KindError:
 		s.end(f.Err(), "")
 		return nil
 	}
 	return errorf(protocol.CodeInternal, "the stage produced a %s frame", f.Kind)
+}
+
+// produce sends the tail's token to the driver, in one piece with the
+// acknowledgement that was held back for it.
+func (s *session) produce(f *protocol.Frame) {
+	if s.held == nil {
+		s.tell(f)
+		return
+	}
+	s.tell(s.held, f)
+	s.acknowledge(s.held)
+	s.held = nil
+}
+
+// release sends an acknowledgement that was held back.
+func (s *session) release() {
+	if s.held == nil {
+		return
+	}
+	s.acknowledge(s.held)
+	if s.tail {
+		s.tell(s.held)
+	}
+	s.held = nil
+}
+
+// tell sends frames to the driver over the token stream.
+func (s *session) tell(frames ...*protocol.Frame) {
+	ok, err := s.tokPen.Try(frames...)
+	if err != nil {
+		s.driverLeft(err)
+	}
+	if ok {
+		return
+	}
+	for _, f := range frames {
+		s.tokPen.Queue() // the writer counts it off, or nobody writes any more
+		s.put(s.tok, f)
+	}
+}
+
+// acknowledge tells the previous hop that rows were executed.
+func (s *session) acknowledge(f *protocol.Frame) {
+	ok, err := s.upPen.Try(f)
+	if err != nil {
+		s.prevFailed(err)
+	}
+	if !ok {
+		s.upPen.Queue()
+		s.put(s.up, f)
+	}
 }
 
 // put queues f for a writer; it gives up with the session.
@@ -192,15 +265,19 @@ func (s *session) executed(f *protocol.Frame) *protocol.Error {
 	}
 	q.acked = true
 	countRun(&s.counters, q.h.Kind, a)
-	s.pos.executed(q.h.Epoch, q.h.Pos+q.h.Rows)
+	s.pos.Executed(q.h.Epoch, q.h.Pos+q.h.Rows)
+	// What a decode step is for goes first: the rows for the next hop, or the
+	// token. Its acknowledgement may follow.
+	s.held = f
+	hold := q.h.Kind != protocol.KindPrefill
 	if s.tail {
+		hold = q.h.Flags&protocol.FlagSample != 0
 		s.queue = s.queue[1:]
 	}
 	s.mu.Unlock()
-	if s.tail {
-		s.put(s.tok, f)
+	if !hold {
+		s.release()
 	}
-	s.put(s.up, f)
 	return nil
 }
 
@@ -221,7 +298,7 @@ func (s *session) skipTo(f *protocol.Frame) *protocol.Error {
 		switch {
 		case q.control != nil:
 			controls = append(controls, q.control)
-		case q.h.Epoch >= s.pos.live:
+		case q.h.Epoch >= s.pos.Live():
 			s.mu.Unlock()
 			return errorf(protocol.CodeBatchLayout, "the stage skipped the rows at position %d", q.h.Pos)
 		}
@@ -277,6 +354,7 @@ func (s *session) passOn(f *protocol.Frame) *protocol.Error {
 	}
 	kind, n := f.Kind, frameBytes(f)
 	ok, err := down.send(s.ctx, f)
+	s.release()
 	if err != nil {
 		return down.failure(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/tlsio"
 	"neuron/internal/identity"
 )
 
@@ -126,7 +127,7 @@ func (s *Server) Handler() http.Handler { return s.mux }
 // Serve accepts connections on l, wraps them in TLS, and returns nil after
 // Close.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(tls.NewListener(l, s.o.Identity.ServerTLS()))
+	err := s.http.Serve(tlsio.Listen(l, s.o.Identity.ServerTLS()))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

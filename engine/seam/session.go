@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/flow"
 )
 
 // session is one route session on this hop.
@@ -17,10 +18,13 @@ import (
 //	            others, buries the session. Server.Close waits for it.
 //	drainer     from open until the stage closes its channel. The only reader
 //	            of the stage, the only sender of rows to the next hop, the only
-//	            writer of the queues up and tok.
+//	            writer of the queues up and tok; writes itself what it can
+//	            (type protocol.Pen).
 //	reader      the handler of the stream (stream_server.go). Does nothing but
-//	            read the previous hop and fill the inbox.
-//	writer      beside it: acknowledgements, pings and the last frame upstream.
+//	            read the previous hop and fill the inbox, past which decode
+//	            frames go straight to the stage.
+//	writer      beside it: pings, the last frame and queued acknowledgements
+//	            upstream.
 //	feeder      beside it: takes the inbox, checks, hands to the stage.
 //	downstream  beside it: reads the next hop's answers, closes its stream with
 //	            the session's reason.
@@ -48,7 +52,10 @@ type session struct {
 	kick   chan struct{}        // tells the drainer that a truncate waits
 	ctx    context.Context      // ends when the session ends
 	cancel context.CancelFunc
-	freed  chan struct{} // closed when the KV is free
+	freed  chan struct{}   // closed when the KV is free
+	held   *protocol.Frame // an acknowledgement that waits for its rows or token; drainer only
+	tokPen protocol.Pen    // tail: what the token stream is written with
+	upPen  protocol.Pen    // what the stream from the previous hop is answered with
 	work   sync.WaitGroup
 
 	mu        sync.Mutex // guards below
@@ -57,7 +64,7 @@ type session struct {
 	blame     protocol.NodeID // broken neighbour, told to the tracker
 	phase     protocol.Phase
 	counters  protocol.Counters
-	pos       position
+	pos       flow.Position
 	queue     []sent // handed to the stage, not yet answered, oldest first
 	streaming bool
 	watching  bool    // the token stream is open
@@ -93,7 +100,7 @@ func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st
 	if hop > 0 {
 		sess.prev = l.Hops[hop-1].Node
 	}
-	sess.pos.limit = uint32(l.Context)
+	sess.pos.Limit = uint32(l.Context)
 	sess.ctx, sess.cancel = context.WithCancel(context.Background())
 	return sess
 }
@@ -200,9 +207,9 @@ func (s *session) state() protocol.SessionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.counters
-	c.NextPos = int64(s.pos.next)
+	c.NextPos = int64(s.pos.Next())
 	if s.down != nil {
-		c.MaxInFlight = s.down.win.peak()
+		c.MaxInFlight = s.down.win.Peak()
 	}
 	return protocol.SessionState{
 		Session: s.id, Hop: s.hop, Node: s.srv.o.Identity.ID(), Use: s.use(), Phase: s.phase,

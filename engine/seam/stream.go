@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/flow"
 )
 
 // Stream is the sending side of a session on one hop.
 type Stream interface {
 	// Send hands over a row, truncate or cancel frame and returns when it is
-	// next to be written. Row frames wait while the hop's window is full: at
+	// next to be written or has been. Row frames wait while the hop's window is full: at
 	// most Capability.InFlightBytes payload bytes and four chunks are
 	// unacknowledged. Send fails with the stream's error when it has ended and
 	// with ctx's cause when ctx ends. The stream owns f afterwards. Row frames
@@ -45,9 +46,8 @@ type TokenStream interface {
 }
 
 var (
-	errStreamEnded = errors.New("stream has ended")
-	errHeaderWait  = errors.New("no response headers in time")
-	errNoSign      = errors.New("no sign of life")
+	errHeaderWait = errors.New("no response headers in time")
+	errNoSign     = errors.New("no sign of life")
 )
 
 // carrier is an established connection that moves frames in both directions.
@@ -66,8 +66,8 @@ type carrier struct {
 //
 //	reader  reads frames, releases the window, feeds frames; the only one that
 //	        reads the carrier and the one that closes frames
-//	writer  writes frames and pings, one Write each; the only one that writes.
-//	        Token streams have none.
+//	writer  writes pings, the last frame, and frames that their sender could
+//	        not write at once (type protocol.Pen). Token streams have none.
 //
 // A watchdog timer ends the stream when the reader got no byte for the allowed
 // silence.
@@ -79,12 +79,14 @@ type stream struct {
 	silence   time.Duration
 	pingEvery time.Duration
 	car       carrier
-	win       *window
+	win       *flow.Window
 	life      context.Context // the owner's; its end cancels the stream
 	ctx       context.Context // ends with the stream
 	cancel    context.CancelFunc
 	frames    chan *protocol.Frame
 	out       chan *protocol.Frame
+	pen       protocol.Pen
+	broken    chan error           // of a sender's write, for the writer; room for one
 	final     chan *protocol.Frame // the last frame to write; room for one
 	closing   sync.Once
 	leaving   chan struct{} // closed when Close began: nobody reads frames
@@ -112,8 +114,8 @@ func startStream(life context.Context, car carrier, o streamOptions, over func(*
 	ctx, cancel := context.WithCancel(life)
 	s := &stream{
 		who: o.who, index: o.index, accept: o.accept, silence: o.silence, pingEvery: o.pingEvery,
-		car: car, win: newWindow(o.window), life: life, ctx: ctx, cancel: cancel,
-		frames: make(chan *protocol.Frame, 16), out: make(chan *protocol.Frame),
+		car: car, win: flow.NewWindow(o.window), life: life, ctx: ctx, cancel: cancel,
+		frames: make(chan *protocol.Frame, 16), out: make(chan *protocol.Frame), broken: make(chan error, 1),
 		final:    make(chan *protocol.Frame, 1),
 		leaving:  make(chan struct{}),
 		readDone: make(chan struct{}), writeDone: make(chan struct{}),
@@ -131,6 +133,7 @@ func startStream(life context.Context, car carrier, o streamOptions, over func(*
 	if car.w == nil {
 		close(s.writeDone)
 	} else {
+		s.pen.Use(protocol.NewFrameWriter(car.w, protocol.SeamLimits()))
 		go func() {
 			defer close(s.writeDone)
 			s.write()
@@ -220,7 +223,7 @@ func (s *stream) read() {
 				s.end(protocol.AsError(err))
 				return
 			}
-			if s.car.w != nil && !s.win.release(f) {
+			if s.car.w != nil && !s.win.Release(f) {
 				s.end(errorf(protocol.CodeFrameOrder, "%s acknowledged position %d, which was not the next", s.who, f.Pos))
 				return
 			}
@@ -252,27 +255,27 @@ func (s *stream) deliver(f *protocol.Frame) bool {
 }
 
 func (s *stream) write() {
-	fw := protocol.NewFrameWriter(s.car.w, protocol.SeamLimits())
 	ping := time.NewTimer(s.pingEvery)
 	defer ping.Stop()
 	for {
-		var f *protocol.Frame
-		last := false
+		var err error
 		select {
-		case f = <-s.out:
-		case f = <-s.final:
-			last = true
+		case f := <-s.out:
+			err = s.pen.Write(f)
+			s.pen.Unqueue()
+		case f := <-s.final:
+			if err = s.pen.Last(f); err == nil {
+				s.car.done()
+				return
+			}
 		case <-ping.C:
-			f = protocol.ControlFrame(protocol.KindPing, 0, 0, 0)
+			err = s.pen.Write(protocol.ControlFrame(protocol.KindPing, 0, 0, 0))
+		case err = <-s.broken:
 		case <-s.ctx.Done():
 			return
 		}
-		if err := fw.Write(f); err != nil {
+		if err != nil {
 			s.writeFailed(err)
-			return
-		}
-		if last {
-			s.car.done()
 			return
 		}
 		ping.Reset(s.pingEvery)
@@ -306,27 +309,38 @@ func (s *stream) Send(ctx context.Context, f *protocol.Frame) error {
 func (s *stream) send(ctx context.Context, f *protocol.Frame) (bool, error) {
 	switch {
 	case f.Kind.Rows():
-		if ok, err := s.win.acquire(ctx, s.ctx.Done(), f); err != nil || !ok {
+		if ok, err := s.win.Acquire(ctx, s.ctx.Done(), f); err != nil || !ok {
 			return false, s.reason(err)
 		}
 	case f.Kind == protocol.KindCancel:
-		s.win.kill(f.Epoch)
+		s.win.Kill(f.Epoch)
 	case f.Kind != protocol.KindTruncate:
 		return false, errorf(protocol.CodeUnsupported, "a %s frame is not for a stream", f.Kind)
 	}
+	if s.ctx.Err() == nil && ctx.Err() == nil {
+		if ok, err := s.pen.Try(f); ok {
+			if err != nil {
+				s.broken <- err // room: the pen writes nothing after it
+			}
+			return true, nil
+		}
+	}
+	s.pen.Queue()
 	select {
-	case s.out <- f:
+	case s.out <- f: // the writer counts it off
 		return true, nil
 	case <-s.ctx.Done():
-		return false, s.reason(errStreamEnded)
+		s.pen.Unqueue()
+		return false, s.reason(flow.ErrEnded)
 	case <-ctx.Done():
+		s.pen.Unqueue()
 		return false, context.Cause(ctx)
 	}
 }
 
 // reason prefers why the stream ended over the fact that it did.
 func (s *stream) reason(err error) error {
-	if !errors.Is(err, errStreamEnded) {
+	if !errors.Is(err, flow.ErrEnded) {
 		return err
 	}
 	if e := s.Err(); e != nil {

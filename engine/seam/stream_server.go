@@ -167,7 +167,11 @@ func (s *session) readUp(r io.Reader) {
 			s.fault(errorf(protocol.CodeFrameInvalid, "slot %d, this stream has one session", f.Slot))
 			return
 		case f.Kind.Rows(), f.Kind == protocol.KindTruncate, f.Kind == protocol.KindCancel:
-			if !s.inbox.push(s.ctx, f) {
+			taken, ok := s.handNow(f)
+			if !taken {
+				ok = s.inbox.push(s.ctx, f)
+			}
+			if !ok {
 				return
 			}
 		case f.Kind == protocol.KindFork:
@@ -205,30 +209,34 @@ func (s *session) prevFailed(err error) {
 // writeUp is the writer. It returns when the session has ended, after what
 // waits and the last frame, or when it cannot write.
 func (s *session) writeUp(w io.Writer) {
-	fw := protocol.NewFrameWriter(w, protocol.SeamLimits())
-	if err := writeAll(s.ctx, fw, s.up, s.srv.o.PingEvery); err != nil {
+	p := &s.upPen
+	p.Use(protocol.NewFrameWriter(w, protocol.SeamLimits()))
+	if err := writeAll(s.ctx, p, s.up, s.srv.o.PingEvery); err != nil {
 		s.prevFailed(err)
+		_ = p.Last() // the carrier is closed next
 		return
 	}
-	_ = fw.Write(s.lastFrame()) // nobody is left to hear of its failure
+	_ = p.Last(s.lastFrame()) // nobody is left to hear of its failure
 }
 
 // writeAll writes frames of c, and a ping when there is none for pingEvery. At
 // the end of ctx it writes what waits and returns nil.
-func writeAll(ctx context.Context, fw *protocol.FrameWriter, c <-chan *protocol.Frame, pingEvery time.Duration) error {
+func writeAll(ctx context.Context, p *protocol.Pen, c <-chan *protocol.Frame, pingEvery time.Duration) error {
 	ping := time.NewTimer(pingEvery)
 	defer ping.Stop()
 	for {
-		var f *protocol.Frame
+		var err error
 		select {
-		case f = <-c:
+		case f := <-c:
+			err = p.Write(f)
+			p.Unqueue()
 		case <-ping.C:
-			f = protocol.ControlFrame(protocol.KindPing, 0, 0, 0)
+			err = p.Write(protocol.ControlFrame(protocol.KindPing, 0, 0, 0))
 		case <-ctx.Done():
 			for {
 				select {
 				case f := <-c:
-					if err := fw.Write(f); err != nil {
+					if err := p.Write(f); err != nil {
 						return err
 					}
 				default:
@@ -236,7 +244,7 @@ func writeAll(ctx context.Context, fw *protocol.FrameWriter, c <-chan *protocol.
 				}
 			}
 		}
-		if err := fw.Write(f); err != nil {
+		if err != nil {
 			return err
 		}
 		ping.Reset(pingEvery)
@@ -265,7 +273,7 @@ func (s *session) downEnded(err error) {
 	if err == nil {
 		// Closed in order, by the driver's release or by the other hop's
 		// tracker; unfinished work is cut off but nobody's fault.
-		if s.down.win.pending() > 0 {
+		if s.down.win.Pending() > 0 {
 			s.end(errorf(protocol.CodeCancelled, "hop %d ended the session", s.hop+1), "")
 		} else {
 			s.end(nil, "")

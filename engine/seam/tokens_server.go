@@ -37,21 +37,24 @@ func (s *Server) serveTokens(w http.ResponseWriter, r *http.Request, peer protoc
 	w.Header().Set("Connection", "close") // its deadlines would hit the next request
 	w.Header().Set(headerHop, strconv.Itoa(sess.hop))
 	w.WriteHeader(http.StatusOK)
-	left := func(err error) {
-		sess.end(errorf(protocol.CodeCancelled, "the driver left the token stream: %w", err), "")
-	}
 	rc.SetWriteDeadline(time.Now().Add(s.o.Silence))
 	if err := rc.Flush(); err != nil {
-		left(err)
+		sess.driverLeft(err)
 		return nil
 	}
-	stop := context.AfterFunc(r.Context(), func() { left(context.Cause(r.Context())) })
+	stop := context.AfterFunc(r.Context(), func() { sess.driverLeft(context.Cause(r.Context())) })
 	defer stop()
-	fw := protocol.NewFrameWriter(&deadlineWriter{w: w, set: rc.SetWriteDeadline, flush: rc.Flush, wait: s.o.Silence}, protocol.SeamLimits())
-	if err := writeAll(sess.ctx, fw, sess.tok, s.o.PingEvery); err != nil {
-		left(err)
+	p := &sess.tokPen
+	p.Use(protocol.NewFrameWriter(&deadlineWriter{w: w, set: rc.SetWriteDeadline, flush: rc.Flush, wait: s.o.Silence}, protocol.SeamLimits()))
+	if err := writeAll(sess.ctx, p, sess.tok, s.o.PingEvery); err != nil {
+		sess.driverLeft(err)
+		_ = p.Last() // the handler's end takes the connection
 		return nil
 	}
-	_ = fw.Write(sess.lastFrame()) // nobody is left to hear of its failure
+	_ = p.Last(sess.lastFrame()) // nobody is left to hear of its failure
 	return nil
+}
+
+func (s *session) driverLeft(err error) {
+	s.end(errorf(protocol.CodeCancelled, "the driver left the token stream: %w", err), "")
 }

@@ -56,7 +56,6 @@ const (
 	maxOpenBody  = 1 << 20
 	maxReplyBody = 1 << 20
 	maxErrorText = 1024
-	maxInFlight  = 4 // chunks without acknowledgement
 )
 
 // answerLimits bounds frames that flow back to the driver or the previous hop:

@@ -234,8 +234,10 @@ func (d *driver) poll(ctx context.Context, want func(int) bool) []int64 {
 
 // close ends the session on every hop within ReleaseTimeout: a cancel frame
 // when work may be under way, a last look at the counters, the close frame
-// (the stream's Close sends it), and the release.
-func (d *driver) close(reason *protocol.Error) {
+// (the stream's Close sends it), and the release. It calls tell when the
+// client can have the result: an answer or a cancel when the hops are free, a
+// failure before it waits for hops that may not answer.
+func (d *driver) close(reason *protocol.Error, tell func()) {
 	if d.stopPoll != nil {
 		d.stopPoll()
 		d.poller.Wait()
@@ -262,13 +264,19 @@ func (d *driver) close(reason *protocol.Error) {
 			_ = d.stream.Send(quick, protocol.ControlFrame(protocol.KindCancel, 0, 0, d.sent))
 		}
 		d.poll(quick, func(i int) bool { return i != lost })
+	}
+	if lost >= 0 && lost < len(d.hops) {
+		d.g.setHops(func(r []protocol.HopTelemetry) { r[lost].Health = protocol.HealthLost })
+	}
+	waits := reason != nil && reason.Code != protocol.CodeCancelled
+	if waits {
+		tell()
+	}
+	if d.stream != nil {
 		d.stream.Close()
 	}
 	if d.tokens != nil {
 		d.tokens.Close()
-	}
-	if lost >= 0 && lost < len(d.hops) {
-		d.g.setHops(func(r []protocol.HopTelemetry) { r[lost].Health = protocol.HealthLost })
 	}
 	d.perHop(func(i int) bool { return d.release[i] }, func(i int) {
 		rctx := ctx
@@ -281,5 +289,8 @@ func (d *driver) close(reason *protocol.Error) {
 	})
 	if d.dropAll != nil {
 		d.dropAll()
+	}
+	if !waits {
+		tell()
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -79,14 +80,12 @@ func (g *generation) Cancel() {
 
 // run is the goroutine of the session.
 func (g *generation) run() {
-	defer close(g.tokens)
-	defer g.m.forget(g)
 	log := g.m.o.Logger.With("session", string(g.id))
 	select {
 	case <-g.start:
 	case <-g.ctx.Done():
 		if g.m.unqueue(g) {
-			g.end("", stopReason(g.ctx))
+			g.end("", stopReason(g.ctx), log)
 			return
 		}
 	}
@@ -99,9 +98,7 @@ func (g *generation) run() {
 			log.Warn("session failed", "code", err.Code, "phase", err.Phase, "hop", hopOf(err), "error", err)
 		}
 	}
-	d.close(err)
-	g.end(finish, err)
-	log.Info("session ended", "finish", g.finish, "tokens", g.count())
+	d.close(err, func() { g.end(finish, err, log) })
 }
 
 // stopReason is why ctx ended.
@@ -120,8 +117,9 @@ func hopOf(e *protocol.Error) int {
 	return *e.Hop
 }
 
-// end fixes the result and publishes the last snapshot.
-func (g *generation) end(finish protocol.FinishReason, err *protocol.Error) {
+// end fixes the result, publishes the last snapshot and closes Tokens; nothing
+// that a client could wait for comes after it.
+func (g *generation) end(finish protocol.FinishReason, err *protocol.Error, log *slog.Logger) {
 	g.cancel(nil)
 	g.update(func(t *protocol.Telemetry) {
 		t.QueuePosition = 0
@@ -137,6 +135,9 @@ func (g *generation) end(finish protocol.FinishReason, err *protocol.Error) {
 		}
 		g.finish, g.err = t.Finish, err
 	})
+	log.Info("session ended", "finish", g.finish, "tokens", g.count())
+	g.m.forget(g)
+	close(g.tokens)
 }
 
 func (g *generation) phase() protocol.Phase {

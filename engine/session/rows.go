@@ -94,6 +94,11 @@ func (d *driver) decode(tok protocol.Token) (protocol.FinishReason, *protocol.Er
 	}
 }
 
+// turns is how many sessions may take turns on a hop before ours: each may run a
+// frame in between. A peer or stage that freezes is noticed by its pings within
+// seconds; this bound is for one that lives and does nothing.
+const turns = 8
+
 // unknownStep stands for a hop whose step time has not been measured yet.
 const unknownStep = 100 * time.Millisecond
 
@@ -114,7 +119,7 @@ func (d *driver) allowed() time.Duration {
 		rows = max(rows, f.rows)
 	}
 	measured := 2 * d.perRow * time.Duration(int(rows)*len(d.hops))
-	return d.o.Frozen + min(max(step*time.Duration(rows), measured), time.Minute)
+	return d.o.Frozen + min(turns*max(step*time.Duration(rows), measured), 2*time.Minute)
 }
 
 // send hands one row frame to hop 0.

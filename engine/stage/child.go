@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,16 @@ type child struct {
 // childEnv are the variables that a stage process gets to see.
 var childEnv = []string{"PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "NEURON_LOG", "NEURON_LLAMA_DIR", "GGML_VK_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
 
+// fixedEnv is set for every stage process.
+var fixedEnv = []string{
+	"GGML_NO_BACKTRACE=1", // else ggml_abort runs gdb when it is installed
+	// Without a fixed threshold glibc keeps blocks of up to 32 MiB for itself
+	// after their first free (mallopt(3)): an empty pool's memory would not go
+	// back to the system. Other systems ignore both.
+	"MALLOC_MMAP_THRESHOLD_=1048576",
+	"MALLOC_TRIM_THRESHOLD_=4194304",
+}
+
 // startChild starts the process and loads. handle gets the frames that follow;
 // it must not block. ended, if set, runs before done is closed.
 func startChild(ctx context.Context, s Spawn, load wire.Load, handle func(*protocol.Frame), ended func(*protocol.Error)) (*child, error) {
@@ -74,7 +85,7 @@ func startChild(ctx context.Context, s Spawn, load wire.Load, handle func(*proto
 	c := &child{spawn: s, began: time.Now(), handle: handle, done: make(chan struct{}), stderr: newRing(stderrKept)}
 	c.cmd = exec.Command(s.Exe, s.Args...)
 	c.cmd.Stderr = c.stderr
-	c.cmd.Env = []string{"GGML_NO_BACKTRACE=1"} // else ggml_abort runs gdb when it is installed
+	c.cmd.Env = slices.Clone(fixedEnv)
 	for _, k := range childEnv {
 		if v, ok := os.LookupEnv(k); ok {
 			c.cmd.Env = append(c.cmd.Env, k+"="+v)
@@ -241,12 +252,10 @@ func (c *child) sendJSON(k protocol.Kind, slot uint32, v any) error {
 
 // gone is the error of using a child that ends.
 func (c *child) gone() *protocol.Error {
-	select {
-	case <-c.done:
-		return c.cause()
-	default:
-		return protocol.Errorf(protocol.CodeStageLost, "the stage process has ended")
+	if e := c.cause(); e != nil { // known before its end when we end it
+		return e
 	}
+	return protocol.Errorf(protocol.CodeStageLost, "the stage process has ended")
 }
 
 // fail keeps the first reason.

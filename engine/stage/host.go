@@ -42,7 +42,7 @@ const (
 	firstPause = 200 * time.Millisecond
 	longPause  = 10 * time.Second
 	// calmLife is how long a child must live for the pause to start over.
-	calmLife = 30 * time.Second
+	calmLife = 5 * time.Second
 )
 
 // NewHost returns a host that does nothing until Run.

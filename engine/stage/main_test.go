@@ -93,7 +93,7 @@ func layers(t testing.TB, path string, first, last int) *artifact.Shard {
 
 // loadOf is the load message for a shard: room for 8 sessions of 256 cells.
 func loadOf(t testing.TB, s *artifact.Shard) wire.Load {
-	c := s.Capability()
+	c := s.Capability(chunkRows)
 	return wire.Load{
 		NativeDir: nativeDir(t), First: c.Loaded.First, Last: c.Loaded.Last, Layers: c.Layers, ExitNode: "l_out",
 		Threads: 1, ChunkRows: chunkRows, MaxContext: 1024, MaxSessions: 8,
@@ -124,7 +124,7 @@ func tryStart(t testing.TB, s *artifact.Shard, change func(*wire.Load)) (*stage.
 	if change != nil {
 		change(&load)
 	}
-	return stage.Start(within(t), spawn(), load, s.Capability())
+	return stage.Start(within(t), spawn(), load, s.Capability(load.ChunkRows))
 }
 
 func openSession(t testing.TB, p seam.Stage, change func(*seam.StageOpen)) (seam.StageSession, error) {

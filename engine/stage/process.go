@@ -18,7 +18,6 @@ type Process struct {
 	child      *child
 	capability protocol.Capability
 	first      int
-	kvBudget   int64
 
 	mu       sync.Mutex
 	sessions map[uint32]*session // by slot; guarded by mu
@@ -39,7 +38,7 @@ const closeTimeout = 5 * time.Second
 // Start starts a child and loads; report is the static part of the capability
 // report, completed with what the child says.
 func Start(ctx context.Context, s Spawn, load wire.Load, report protocol.Capability) (*Process, error) {
-	p := &Process{sessions: map[uint32]*session{}, nextSlot: 1, first: load.First, kvBudget: load.KVBudget}
+	p := &Process{sessions: map[uint32]*session{}, nextSlot: 1, first: load.First}
 	c, err := startChild(ctx, s, load, p.handle, p.endAll)
 	if err != nil {
 		return nil, err
@@ -49,7 +48,8 @@ func Start(ctx context.Context, s Spawn, load wire.Load, report protocol.Capabil
 	report.Width, report.WeightBytes = l.Width, l.WeightBytes
 	report.Build = protocol.Build{Protocol: protocol.Version, Llama: l.Llama}
 	report.CPUVariant, report.Devices, report.Threads = l.CPUVariant, l.Devices, load.Threads
-	report.ChunkRows, report.MaxContext, report.KVBytesPerCell = load.ChunkRows, load.MaxContext, load.KVBytesPerCell
+	report.ChunkRows, report.MaxContext, report.KVBudget = load.ChunkRows, load.MaxContext, l.KVBudget
+	report.KVBytesPerCell, report.ComputeBytes, report.ComputeBytesPerCell = l.KVBytesPerCell, l.ComputeBytes, l.ComputeBytesPerCell
 	report.DTypes = []string{protocol.DTypeF32.String()}
 	rowBytes := 4 * l.Width
 	if report.Head {
@@ -76,7 +76,7 @@ func (p *Process) Stop() { p.child.stop() }
 func (p *Process) Pid() int { return p.child.cmd.Process.Pid }
 
 // KVBudget is the memory for session state, in bytes.
-func (p *Process) KVBudget() int64 { return p.kvBudget }
+func (p *Process) KVBudget() int64 { return p.capability.KVBudget }
 
 // Loaded is what the child measured and said when it had loaded.
 func (p *Process) Loaded() wire.Loaded { return p.child.loaded }

@@ -35,7 +35,7 @@ func hosted(t *testing.T, s *artifact.Shard, sp stage.Spawn) *stage.Host {
 	t.Helper()
 	load := loadOf(t, s)
 	h := stage.NewHost(stage.HostOptions{
-		Spawn: sp, Load: load, Report: s.Capability(), Prepare: s.Prepare, Logger: slog.New(slog.DiscardHandler),
+		Spawn: sp, Load: load, Report: s.Capability(chunkRows), Prepare: s.Prepare, Logger: slog.New(slog.DiscardHandler),
 	})
 	run(t, h)
 	until(t, patience, "the stage is ready", func() bool { return h.Process() != nil })
@@ -159,7 +159,7 @@ func TestHostStates(t *testing.T) {
 	fail := true
 	var changes int
 	h := stage.NewHost(stage.HostOptions{
-		Spawn: spawn(), Load: loadOf(t, s), Report: s.Capability(), Logger: slog.New(slog.DiscardHandler),
+		Spawn: spawn(), Load: loadOf(t, s), Report: s.Capability(chunkRows), Logger: slog.New(slog.DiscardHandler),
 		Prepare: func() ([]string, func(), error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -232,7 +232,7 @@ func TestContextsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	load.Paths = paths
-	if _, err := stage.Start(ended, spawn(), load, s.Capability()); code(err) != protocol.CodeShutdown {
+	if _, err := stage.Start(ended, spawn(), load, s.Capability(chunkRows)); code(err) != protocol.CodeShutdown {
 		t.Errorf("start: %v", err)
 	}
 	release()

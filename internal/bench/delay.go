@@ -37,6 +37,7 @@ func (r router) Text(context.Context, string) (gateway.TextModel, error) {
 
 func (n *network) manager(nodes ...*node) (*session.Manager, error) {
 	r := router{n, nodes}
+	// A route that is slow for a while is measured, not given up.
 	return session.New(session.Options{Node: n.id.ID(), Hops: session.SeamHops{Client: n.client}, Router: r, Texts: r})
 }
 
@@ -54,7 +55,7 @@ func (r *run) delay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.node(ctx, "whole", r.model, "all", s.threads, 256)
+	whole, err := n.node(ctx, "whole", r.model, "all", s.threads, chunkRows)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (r *run) delay(ctx context.Context) error {
 		return err
 	}
 	defer running.Cancel()
-	calm, err := gaps(running, time.After(s.before), nil)
+	calm, err := gaps(ctx, running, time.After(s.before), nil)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (r *run) delay(ctx context.Context) error {
 		done <- time.Since(began)
 	}()
 	var took time.Duration
-	busy, err := gaps(running, nil, func() bool {
+	busy, err := gaps(ctx, running, nil, func() bool {
 		select {
 		case took = <-done:
 			return true
@@ -135,11 +136,13 @@ func short(ctx context.Context, m *session.Manager, c *protocol.Capability) erro
 
 // gaps collects the times between tokens until a timer or a condition that is
 // asked after each token. The first token of g only starts the clock.
-func gaps(g gateway.Generation, until <-chan time.Time, done func() bool) ([]time.Duration, error) {
+func gaps(ctx context.Context, g gateway.Generation, until <-chan time.Time, done func() bool) ([]time.Duration, error) {
 	var out []time.Duration
 	var last time.Time
 	for {
 		select {
+		case <-ctx.Done():
+			return out, context.Cause(ctx)
 		case <-until:
 			if len(out) > 0 {
 				return out, nil

@@ -47,11 +47,7 @@ func startNetwork(ctx context.Context, bin, dir string) (_ *network, err error) 
 	if err != nil {
 		return nil, errors.Join(err, n.net.Stop())
 	}
-	var opts []seam.ClientOption
-	if os.Getenv("NEURON_BENCH_CARRIER") == "upgrade" {
-		opts = append(opts, seam.WithUpgrade())
-	}
-	n.client = seam.NewClient(n.id, opts...)
+	n.client = seam.NewClient(n.id)
 	return n, nil
 }
 
@@ -130,11 +126,11 @@ func retry(ctx context.Context, f func() error) error {
 }
 
 // lease signs a lease over nodes in order.
-func (n *network) lease(id protocol.SessionID, context int, nodes ...*node) (*protocol.SignedLease, *protocol.Lease, error) {
+func (n *network) lease(id protocol.SessionID, cells int, nodes ...*node) (*protocol.SignedLease, *protocol.Lease, error) {
 	first := nodes[0].capab
 	l := &protocol.Lease{
 		Version: protocol.Version, Session: id, Model: first.Model, Layers: first.Layers, Driver: n.id.ID(),
-		Context: context, DType: protocol.DTypeF32, EngineBuild: first.Build, Policy: protocol.PolicyPublic,
+		Context: cells, DType: protocol.DTypeF32, EngineBuild: first.Build, Policy: protocol.PolicyPublic,
 		Issued: time.Now(), Expires: time.Now().Add(time.Hour),
 	}
 	for _, x := range nodes {

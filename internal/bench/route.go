@@ -23,6 +23,8 @@ type route struct {
 	next       int32
 	// Frames sent that the tail has not acknowledged yet.
 	unacked int
+	// compute is the time in the model that the tail stated for each frame.
+	compute []time.Duration
 }
 
 // stuck is how long a route may give no sign before the run fails.
@@ -114,7 +116,9 @@ func (r *route) await() (bool, error) {
 				return false, f.Err()
 			case f.Kind == protocol.KindAck:
 				r.unacked--
-				return false, nil
+				a, err := f.Ack()
+				r.compute = append(r.compute, time.Duration(a.Compute)*time.Microsecond)
+				return false, err
 			case f.Kind == protocol.KindToken:
 				t, err := f.Token()
 				if err == nil && f.Pos != r.pos {

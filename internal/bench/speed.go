@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
 )
 
 // halves are the layer ranges of a two-hop route.
@@ -13,6 +12,9 @@ func halves(layers int) (string, string) {
 	h := layers / 2
 	return fmt.Sprintf("0-%d", h), fmt.Sprintf("%d-%d", h, layers)
 }
+
+// chunkRows is the engines' default.
+const chunkRows = 256
 
 // cellsOf is the pool size that a stage makes for a context.
 func cellsOf(context int) int {
@@ -123,11 +125,11 @@ func (r *run) pipeline(ctx context.Context) error {
 	}
 	first, second := halves(s.shape.Layers)
 	const chunk = 64
-	h0, err := n.node(ctx, "half-0", r.model, first, 1, 256)
+	h0, err := n.node(ctx, "half-0", r.model, first, 1, chunkRows)
 	if err != nil {
 		return err
 	}
-	h1, err := n.node(ctx, "half-1", r.model, second, 1, 256)
+	h1, err := n.node(ctx, "half-1", r.model, second, 1, chunkRows)
 	if err != nil {
 		return err
 	}
@@ -161,7 +163,9 @@ func (r *run) pipeline(ctx context.Context) error {
 // same number of sequences in one call.
 func (r *run) batches(ctx context.Context) error {
 	s := r.s
-	const most, cells, prompt = 8, 512, 64
+	const most, prompt = 8, 64
+	groups := []int{2, 4, 8}
+	cells := cellsOf(prompt + len(groups)*(s.batchRuns+1)*s.batchSteps)
 	a, err := loadAlone(r.model, s.shape.Layers, s.threads, s.chunk)
 	if err != nil {
 		return err
@@ -200,7 +204,7 @@ func (r *run) batches(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, k := range []int{2, 4, 8} {
+	for _, k := range groups {
 		var p pairs
 		for i := range s.batchRuns + 1 {
 			base, err := l.decode(k, s.batchSteps, nil)
@@ -251,12 +255,12 @@ func (r *run) guide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.node(ctx, "guide-whole", r.o.Guide, "all", 1, 256)
+	whole, err := n.node(ctx, "guide-whole", r.o.Guide, "all", 1, chunkRows)
 	if err != nil {
 		return err
 	}
 	layers := whole.capab.Layers
-	a, err := loadAlone(r.o.Guide, layers, 1, 256)
+	a, err := loadAlone(r.o.Guide, layers, 1, chunkRows)
 	if err != nil {
 		return err
 	}
@@ -268,11 +272,11 @@ func (r *run) guide(ctx context.Context) error {
 	}
 	defer l.close()
 	first, second := halves(layers)
-	h0, err := n.node(ctx, "guide-0", r.o.Guide, first, 1, 256)
+	h0, err := n.node(ctx, "guide-0", r.o.Guide, first, 1, chunkRows)
 	if err != nil {
 		return err
 	}
-	h1, err := n.node(ctx, "guide-1", r.o.Guide, second, 1, 256)
+	h1, err := n.node(ctx, "guide-1", r.o.Guide, second, 1, chunkRows)
 	if err != nil {
 		return err
 	}
@@ -314,11 +318,11 @@ func (r *run) guide(ctx context.Context) error {
 	for k, name := range []string{"one hop", "two hops"} {
 		m := median(times[k])
 		over := (m - b) / time.Duration(k+1)
+		inTail := median([]*route{one, two}[k].compute)
 		r.rep.add(Row{Name: "guide model, " + name + ", overhead per step and hop", Figure: strconv.FormatInt(over.Microseconds(), 10) + " us",
-			Note: fmt.Sprintf("steps of %d us, %d us alone", m.Microseconds(), b.Microseconds())})
+			Note: fmt.Sprintf("steps of %d us, %d us of them in the tail's stage; %d us alone", m.Microseconds(), inTail.Microseconds(), b.Microseconds())})
 	}
 	one.close()
 	two.close()
 	return n.forget(whole, h0, h1)
 }
-

@@ -28,9 +28,10 @@ type Request struct {
 	IgnoreEOS bool
 }
 
-// Answer is a complete answer.
+// Answer is a complete answer. Tokens is what the gateway counted.
 type Answer struct {
 	Text, Finish string
+	Tokens       int
 }
 
 // SilentError is the one thing that must never come: an answer that ends, but
@@ -54,6 +55,9 @@ type wireAnswer struct {
 		} `json:"delta"`
 		Finish string `json:"finish_reason"`
 	} `json:"choices"`
+	Usage *struct {
+		Tokens int `json:"completion_tokens"`
+	} `json:"usage"`
 	Error *struct {
 		Message string         `json:"message"`
 		Code    protocol.Code  `json:"code"`
@@ -75,6 +79,9 @@ func (w *wireAnswer) add(a *Answer) error {
 			a.Finish = c.Finish
 		}
 	}
+	if w.Usage != nil {
+		a.Tokens = w.Usage.Tokens
+	}
 	return nil
 }
 
@@ -90,6 +97,9 @@ func (k Asker) Ask(ctx context.Context, r Request) (*Answer, error) {
 		body["prompt"] = r.IDs
 	default:
 		body["prompt"] = r.Prompt
+	}
+	if r.Stream {
+		body["stream_options"] = map[string]any{"include_usage": true}
 	}
 	if r.Stop != "" {
 		body["stop"] = r.Stop

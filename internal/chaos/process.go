@@ -12,11 +12,7 @@ import (
 
 // CPUTime is the processor time that a process has used.
 func CPUTime(pid int) (time.Duration, error) {
-	p, err := process.NewProcess(int32(pid))
-	if err != nil {
-		return 0, fmt.Errorf("process %d: %w", pid, err)
-	}
-	t, err := p.Times()
+	t, err := (&process.Process{Pid: int32(pid)}).Times()
 	if err != nil {
 		return 0, fmt.Errorf("processor time of %d: %w", pid, err)
 	}
@@ -44,10 +40,25 @@ var sink sync.Map
 
 // FreePort finds a port of loopback that nobody listens on now.
 func FreePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find a port: %w", err)
 	}
 	defer l.Close()
 	return l.Addr().String(), nil
+}
+
+// Figures are a process's open files and sockets, and its memory in RAM in
+// bytes.
+func Figures(pid int) (files int, resident int64, err error) {
+	p := &process.Process{Pid: int32(pid)}
+	n, err := p.NumFDs()
+	if err != nil {
+		return 0, 0, fmt.Errorf("open files of %d: %w", pid, err)
+	}
+	m, err := p.MemoryInfo()
+	if err != nil {
+		return 0, 0, fmt.Errorf("memory of %d: %w", pid, err)
+	}
+	return int(n), int64(m.RSS), nil
 }

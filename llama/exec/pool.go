@@ -25,6 +25,7 @@ type Pool struct {
 	tap   tap
 
 	cells, seqs int
+	outputs     int  // rows of one call that get logits
 	threads     int  // of the next call
 	exits       bool // has the callback: may stop before the model's end
 }
@@ -78,7 +79,24 @@ func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
 	if p.batch, err = llama.NewBatch(rows, width); err != nil {
 		return nil, err
 	}
+	p.outputs = rows // all are flagged when the stage ends at its last layer
+	if !exits {
+		p.outputs = seqs
+	}
 	return p, nil
+}
+
+// Memory is what a pool costs, in bytes.
+type Memory struct {
+	KV      int64 // keys and values, all touched when the pool is made
+	Compute int64 // results and logits of one call with the most rows
+}
+
+// Memory gives the pool's cost as the library states it.
+func (p *Pool) Memory() Memory {
+	b := p.ctx.Buffers()
+	logits := int64(p.outputs) * int64(p.stage.vocab) * 4
+	return Memory{KV: b.KV, Compute: b.Compute + max(b.Output, logits)}
 }
 
 // Close frees the pool's memory. Nil parts of a half-made pool are skipped.

@@ -101,7 +101,7 @@ func TestDescribe(t *testing.T) {
 		{"no heads in the first layer", "llama", plain().with(keys{
 			"attention.head_count": gguf.U32s([]uint32{0, 4, 4, 4, 4, 4, 4, 4}), "attention.key_length": gguf.U32(64), "attention.value_length": gguf.U32(64),
 		}), base},
-		{"experts", "llama", plain().with(keys{"expert_count": gguf.U32(8)}), with(func(f *figures) { f.Whole = true })},
+		{"experts", "llama", plain().with(keys{"expert_count": gguf.U32(8), "expert_used_count": gguf.U32(2)}), with(func(f *figures) { f.Whole = true })},
 		{"qwen2", "qwen2", plain(), with(func(f *figures) { f.Name = "qwen2" })},
 		{"qwen3", "qwen3", plain(), with(func(f *figures) { f.Name = "qwen3" })},
 		{"gemma3", "gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(512)}), with(func(f *figures) { f.Name, f.Window = "gemma3", 512 })},
@@ -185,7 +185,23 @@ func TestDescribeRefusesHostileMetadata(t *testing.T) {
 		"window as text":   plain().with(keys{"attention.sliding_window": gguf.String("x")}),
 		"zero period":      plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.U32(0)}),
 		"huge period":      plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": huge}),
-		"period as text":   plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.String("x")}),
+		// What the library asserts, each
+		// would end the process.
+		"unused experts":     plain().with(keys{"expert_count": gguf.U32(8)}),
+		"too many experts":   plain().with(keys{"expert_count": gguf.U32(1025), "expert_used_count": gguf.U32(2)}),
+		"experts of nothing": plain().with(keys{"expert_used_count": gguf.U32(2)}),
+		"more than all used": plain().with(keys{"expert_count": gguf.U32(8), "expert_used_count": gguf.U32(9)}),
+		"odd groups": plain().with(keys{
+			"expert_count": gguf.U32(8), "expert_used_count": gguf.U32(2), "expert_group_count": gguf.U32(3), "expert_group_used_count": gguf.U32(1),
+		}),
+		"groups like experts": plain().with(keys{"expert_count": gguf.U32(8), "expert_used_count": gguf.U32(2), "expert_group_count": gguf.U32(8)}),
+		"unused groups":       plain().with(keys{"expert_count": gguf.U32(8), "expert_used_count": gguf.U32(2), "expert_group_count": gguf.U32(2)}),
+		"groups of nothing":   plain().with(keys{"expert_group_count": gguf.U32(2)}),
+		"all layers predict":  plain().with(keys{"nextn_predict_layers": gguf.U32(8)}),
+		"heads do not divide": plain().with(keys{"attention.head_count_kv": gguf.U32(3)}),
+		"odd rotation":        plain().with(keys{"rope.dimension_count": gguf.U32(63)}),
+		"wide rotation":       plain().with(keys{"rope.dimension_count": gguf.U32(128)}),
+		"period as text":      plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.String("x")}),
 	}
 	for name, k := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -367,5 +383,30 @@ func TestCorpus(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %v, or another content (NEURON_UPDATE=1 writes it)", path, err)
 		}
+	}
+}
+
+// TestWindowMemory: sliding layers keep the window and one call's rows, padded
+// to 256.
+func TestWindowMemory(t *testing.T) {
+	t.Parallel()
+	m := describe(t, "gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(512)}))
+	if got := []int{m.WindowCells(1), m.WindowCells(256), m.WindowCells(257)}; !slices.Equal(got, []int{768, 768, 1024}) {
+		t.Errorf("cells %v", got)
+	}
+	layer := int64(2 * 2 * 128 / 2)
+	if got := m.KVLayerBytes(4, 7, 2); !slices.Equal(got, []int64{2 * layer, 2 * layer, 2 * layer}) {
+		t.Errorf("layers cost %v", got)
+	}
+	// Of layers 4, 5 and 6 the middle one sees everything.
+	if got := m.KVWindowBytes(4, 7, 2); got != 4*layer {
+		t.Errorf("window costs %d", got)
+	}
+	p := describe(t, "llama", plain())
+	if p.WindowCells(256) != 0 || p.KVWindowBytes(0, 8, 2) != 0 || !slices.Equal(p.Cuts(), []int{1, 2, 3, 4, 5, 6, 7}) {
+		t.Errorf("a model without a window: %d %d %v", p.WindowCells(256), p.KVWindowBytes(0, 8, 2), p.Cuts())
+	}
+	if u := describe(t, "mamba2", plain()); u.KVLayerBytes(0, 8, 2) != nil || len(u.Cuts()) != 0 {
+		t.Errorf("an unknown family: %v %v", u.KVLayerBytes(0, 8, 2), u.Cuts())
 	}
 }

@@ -64,6 +64,10 @@ func Describe(h *gguf.Header) (*Model, error) {
 		m.Name = arch
 	}
 	m.Vocab = r.vocab()
+	r.guard(m.Layers)
+	if r.err != nil {
+		return nil, r.err
+	}
 	f, ok := Lookup(arch)
 	if !ok {
 		m.WholeOnly = fmt.Sprintf("the %q family is not certified for cutting; cut are: %s", arch, strings.Join(Certified(), ", "))
@@ -75,9 +79,17 @@ func Describe(h *gguf.Header) (*Model, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	for i, h := range heads {
+		if kv := m.kvHeads[i]; kv > 0 && h%kv != 0 {
+			r.fail("layer %d has %d attention heads for %d of keys and values", i, h, kv)
+		}
+	}
 	perHead := m.Embd / max(1, heads[0])
 	m.keyLen = r.optional("attention.key_length", perHead, maxHead)
 	m.valLen = r.optional("attention.value_length", perHead, maxHead)
+	if n := r.optional("rope.dimension_count", m.keyLen, maxHead); n%2 != 0 || n > m.keyLen {
+		r.fail("%d rotary dimensions of %d per head", n, m.keyLen)
+	}
 	m.Window = r.optional("attention.sliding_window", 0, 1<<30)
 	if f.SlidingPeriod > 0 && m.Window > 0 {
 		var ignored bool
@@ -168,15 +180,62 @@ func (m *Model) Exits(first, last int) []int {
 	return out
 }
 
-// KVBytesPerCell is the cache cost of one position in layers [first, last)
-// with keys and values of elemBytes each (2 for F16): every layer keeps
-// key and value rows of its KV heads (llama_kv_cache). Sliding layers cost
-// less per position beyond their window; this is the upper bound.
-// 0 for families whose memory is not known here.
+// KVLayerBytes is, per layer of [first, last), the cache cost of one position
+// with keys and values of elemBytes each (2 for F16): key and value rows of
+// the layer's KV heads (llama_kv_cache). Nil for families whose memory is not
+// known here.
+func (m *Model) KVLayerBytes(first, last, elemBytes int) []int64 {
+	if m.kvHeads == nil {
+		return nil
+	}
+	out := make([]int64, 0, last-first)
+	for _, heads := range m.kvHeads[first:last] {
+		out = append(out, int64(heads)*int64(m.keyLen+m.valLen)*int64(elemBytes))
+	}
+	return out
+}
+
+// KVBytesPerCell is the sum of KVLayerBytes. Sliding layers keep no more than
+// WindowCells positions; for them this is the upper bound.
 func (m *Model) KVBytesPerCell(first, last, elemBytes int) int64 {
 	var n int64
-	for i := first; i < last && m.kvHeads != nil; i++ {
-		n += int64(m.kvHeads[i]) * int64(m.keyLen+m.valLen) * int64(elemBytes)
+	for _, b := range m.KVLayerBytes(first, last, elemBytes) {
+		n += b
 	}
 	return n
+}
+
+// KVWindowBytes is the part of KVBytesPerCell that belongs to sliding layers.
+func (m *Model) KVWindowBytes(first, last, elemBytes int) int64 {
+	var n int64
+	for i, b := range m.KVLayerBytes(first, last, elemBytes) {
+		if m.Sliding(first + i) {
+			n += b
+		}
+	}
+	return n
+}
+
+// cellPad is what libllama rounds the cells of a sequence up to.
+const cellPad = 256
+
+// WindowCells is how many positions a sliding layer keeps of one sequence when
+// a call has at most rows rows: the window and one call's rows, padded
+// (llama_kv_cache_iswa without swa_full). 0 without sliding layers.
+func (m *Model) WindowCells(rows int) int {
+	if m.sliding == nil {
+		return 0
+	}
+	return (m.Window + rows + cellPad - 1) / cellPad * cellPad
+}
+
+// Cuts lists the boundaries at which the model may be cut in two.
+func (m *Model) Cuts() []int {
+	out := []int{}
+	for b := 1; b < m.Layers; b++ {
+		if m.CheckRange(0, b) == nil && m.CheckRange(b, m.Layers) == nil {
+			out = append(out, b)
+		}
+	}
+	return out
 }

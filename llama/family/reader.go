@@ -115,6 +115,43 @@ func (r *reader) pattern(key string, period, n int) (out []bool, ignored bool) {
 	return periodic(int(x), n), false
 }
 
+// maxExperts is llama.cpp's LLAMA_MAX_EXPERTS.
+const maxExperts = 1024
+
+// guard refuses what llama.cpp asserts while it reads the metadata of any
+// family (llama-model.cpp, load_hparams): it would end the process. Values of
+// another type it refuses by itself.
+func (r *reader) guard(layers int) {
+	number := func(key string) int {
+		v, ok := r.h.Get(r.arch + "." + key)
+		if !ok {
+			return 0
+		}
+		n, ok := v.Int()
+		if !ok {
+			return 0
+		}
+		if n < 0 || n > maxExperts {
+			r.fail("%s.%s is %d", r.arch, key, n)
+			return 0
+		}
+		return int(n)
+	}
+	experts, used := number("expert_count"), number("expert_used_count")
+	groups, inUse := number("expert_group_count"), number("expert_group_used_count")
+	switch {
+	case used > experts || experts > 0 && used == 0:
+		r.fail("%d of %d experts are used", used, experts)
+	case groups > 0 && groups >= experts:
+		r.fail("%d groups of %d experts", groups, experts)
+	case groups > 1 && (experts%groups != 0 || inUse < 1 || inUse >= groups):
+		r.fail("%d of %d groups of %d experts are used", inUse, groups, experts)
+	}
+	if n := number("nextn_predict_layers"); n > 0 && n >= layers {
+		r.fail("%d of %d layers predict further tokens", n, layers)
+	}
+}
+
 // vocab is the number of tokens: the tokenizer's list, else the declared size.
 func (r *reader) vocab() int {
 	if v, ok := r.h.Get("tokenizer.ggml.tokens"); ok {

@@ -47,10 +47,9 @@ func stageCost(s *Shard, used int, r Request) Cost {
 	return c
 }
 
-// kvBytes is what r reserves on s for the first used layers.
-func kvBytes(s *Shard, used, cells int) int64 {
-	return ceilDiv(s.KVPerCell*int64(used), int64(s.Loaded.Len())) * int64(cells)
-}
+// kvBytes is what a session reserves on s: a stage keeps KV for all layers that
+// it has loaded, also for a session that leaves it early.
+func kvBytes(s *Shard, cells int) int64 { return s.KVPerCell * int64(cells) }
 
 // between is the one-way time from hop a to hop b: a token crosses each link
 // once, so half the round trip counts.

@@ -81,8 +81,8 @@ func TestFind(t *testing.T) {
 		{name: "kv headroom kept when another fits", net: network(4, with(shard("a", 4, 0, 4), func(s *Shard) { s.FreeKV = 4 * 1024 }),
 			with(shard("b", 4, 0, 4), func(s *Shard) { s.StepMicros *= 2 })), context: 1024, want: "b:0-4"},
 		{name: "kv headroom used when nothing else fits", net: network(4, with(shard("a", 4, 0, 4), func(s *Shard) { s.FreeKV = 4 * 1024 })), context: 1024, want: "a:0-4"},
-		{name: "kv of the used part", net: network(4, with(shard("a", 4, 0, 4, 1), func(s *Shard) { s.FreeKV = 2 * 1024; s.Tail = false }),
-			shard("b", 4, 1, 4)), context: 1024, want: "a:0-1 b:1-4"},
+		{name: "kv of all loaded layers, also with an early exit", net: network(4, with(shard("a", 4, 0, 4, 1), func(s *Shard) { s.FreeKV = 2 * 1024; s.Tail = false }),
+			shard("b", 4, 1, 4)), context: 1024, code: protocol.CodeKVBudget, text: "context of 512"},
 		{name: "kv promised away", net: network(4, with(shard("a", 4, 0, 4), func(s *Shard) { s.FreeKV = -5 })), context: 1, code: protocol.CodeKVBudget, text: "no KV memory left"},
 		{name: "too long", net: func() *Network { n := network(4, shard("a", 4, 0, 4)); n.MaxContext = 2048; return n }(), context: 2049, code: protocol.CodeContextExceeded},
 		{name: "context 0", net: network(4, shard("a", 4, 0, 4)), context: -1, code: protocol.CodeInvalidRequest},
@@ -155,7 +155,7 @@ func brute(n *Network, r Request, ru rules) *label {
 				continue
 			}
 			for e := at + 1; e <= s.Loaded.Last; e++ {
-				if e != s.Loaded.Last && !slices.Contains(s.Exits, e) || e == n.Layers && !s.Tail || !s.fits(e-at, cells, ru) ||
+				if e != s.Loaded.Last && !slices.Contains(s.Exits, e) || e == n.Layers && !s.Tail || !s.fits(cells, ru) ||
 					s.WholeOnly && (at != 0 || e != n.Layers || s.Loaded.Last != n.Layers) {
 					continue
 				}

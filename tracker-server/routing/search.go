@@ -61,8 +61,8 @@ func (s *Shard) usable(n *Network, r Request, ru rules) bool {
 		(s.Loaded.First > 0 || s.Head)
 }
 
-// fits checks KV memory for a use of the first used layers.
-func (s *Shard) fits(used, cells int, ru rules) bool {
+// fits checks KV memory for a session of so many cells.
+func (s *Shard) fits(cells int, ru rules) bool {
 	if ru.anyKV {
 		return true
 	}
@@ -70,7 +70,7 @@ func (s *Shard) fits(used, cells int, ru rules) bool {
 	if ru.headroom {
 		free -= free / 5
 	}
-	return kvBytes(s, used, cells) <= free
+	return kvBytes(s, cells) <= free
 }
 
 // searchBuild goes through the boundaries from layer 0 up. Every edge leads
@@ -96,7 +96,7 @@ func searchBuild(n *Network, r Request, ru rules, shards []*Shard, cells int) *l
 		}
 		for _, e := range s.ends(n.Layers, boundary) {
 			used := e - s.Loaded.First
-			if !s.fits(used, cells, ru) {
+			if !s.fits(cells, ru) {
 				continue
 			}
 			c := stageCost(s, used, r)
@@ -248,7 +248,7 @@ func (l *label) route(n *Network, r Request, ru rules, cells int) *Route {
 		use := protocol.Range{First: s.Loaded.First, Last: l.end}
 		out.Hops = append(out.Hops, Hop{
 			Node: s.Node, Addr: s.Addr, Use: use, Loaded: s.Loaded,
-			KVBytes: kvBytes(s, use.Len(), cells), Measured: s.StepMicros > 0, Cost: l.cost,
+			KVBytes: kvBytes(s, cells), Measured: s.StepMicros > 0, Cost: l.cost,
 		})
 		out.StepMicros -= l.cost.Prefill
 	}

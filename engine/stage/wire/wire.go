@@ -49,6 +49,13 @@ type Loaded struct {
 	StepMicros  int64 `json:"step_us"`
 	ChunkMicros int64 `json:"chunk_us"`
 	ChunkRows   int   `json:"chunk_rows"`
+	// KVBudget is Load's, in whole smallest sessions. KVBytesPerCell is Load's,
+	// or measured for a family whose memory is not known. Compute figures as in
+	// protocol.Capability.
+	KVBudget            int64 `json:"kv_budget"`
+	KVBytesPerCell      int64 `json:"kv_bytes_per_cell"`
+	ComputeBytes        int64 `json:"compute_bytes"`
+	ComputeBytesPerCell int64 `json:"compute_bytes_per_cell"`
 
 	Text Text `json:"text"`
 	// Stats are the first statistics; pings carry the later ones.
@@ -107,9 +114,13 @@ type Reply struct {
 
 // Stats is the payload of the child's pings.
 type Stats struct {
-	FreeKVBytes int64 `json:"free_kv_bytes"`
-	Sessions    int   `json:"sessions"`
-	Queue       int   `json:"queue"` // row frames waiting
+	FreeKVBytes int64 `json:"free_kv_bytes"` // as in protocol.ShardReport
+	// KVBytes and ComputeBytes are what the pools take now, idle sequences
+	// included.
+	KVBytes      int64 `json:"kv_bytes"`
+	ComputeBytes int64 `json:"compute_bytes"`
+	Sessions     int   `json:"sessions"`
+	Queue        int   `json:"queue"` // row frames waiting
 	// StepMicros and ChunkMicros are running averages of the real work, 0
 	// until there was some.
 	StepMicros  int64 `json:"step_us"`

@@ -29,6 +29,8 @@ type state struct {
 	threads int // of the newest call
 
 	stepMicros, chunkMicros int64
+	// Compute memory of a pool: fixed, and per cell of one session.
+	computeBytes, computePerCell int64
 }
 
 // load handles the first message.
@@ -72,13 +74,24 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 	if err != nil {
 		return nil, coded(err)
 	}
+	// Before the first run, which brings back what is still needed.
+	if _, err := s.ReleaseFiles(); err != nil {
+		w.log.Warn("Pages of model files stay in memory", "error", err)
+	}
 	st.stage, st.vocab = s, s.Model().Vocab()
 	st.threads = c.Threads
 	if c.Adaptive {
 		st.gov = newGovernor(c.Threads, runtime.NumCPU())
 		st.threads = 1
 	}
-	if err := st.measure(); err != nil {
+	if err = st.measureMemory(); err == nil {
+		// Less than the smallest session is of no use to anybody.
+		if unit := minCells * st.cfg.KVBytesPerCell; unit > 0 {
+			st.cfg.KVBudget -= st.cfg.KVBudget % unit
+		}
+		err = st.measure()
+	}
+	if err != nil {
 		s.Close()
 		return nil, coded(err)
 	}
@@ -86,6 +99,7 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 	reply := wire.Loaded{
 		Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Width: s.Width(), WeightBytes: int64(m.Size()),
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros, ChunkRows: c.ChunkRows,
+		KVBudget: st.cfg.KVBudget, KVBytesPerCell: st.cfg.KVBytesPerCell, ComputeBytes: st.computeBytes, ComputeBytesPerCell: st.computePerCell,
 	}
 	for _, d := range llama.Devices() {
 		reply.Devices = append(reply.Devices, d.Name+": "+d.Description)
@@ -110,6 +124,43 @@ func (st *state) text(m llama.Model) wire.Text {
 	}
 	t.BOS, t.EOS = piece(v.BOS()), piece(v.EOS())
 	return t
+}
+
+// Sizes of the two pools whose memory is compared, and what the difference of
+// two printed sizes may be off by per cell (hundredths of a MiB).
+const (
+	smallCells = 256
+	largeCells = 2048
+	roundOff   = (2 * (1 << 20) / 100) / (largeCells - smallCells)
+)
+
+// measureMemory makes two pools and takes the cost of a cell from what the
+// library says of both: all buffers grow evenly with the cells. A family whose
+// KV memory is not known gets its figure here; a formula that were too low
+// would be corrected.
+func (st *state) measureMemory() error {
+	var m [2]exec.Memory
+	for i, cells := range []int{smallCells, largeCells} {
+		p, err := st.stage.NewPool(cells, 1, !st.stage.Tail())
+		if err != nil {
+			return err
+		}
+		m[i] = p.Memory()
+		p.Close()
+	}
+	st.computePerCell = max(0, m[1].Compute-m[0].Compute) / (largeCells - smallCells)
+	st.computeBytes = m[0].Compute - st.computePerCell*smallCells
+	perCell := max(0, m[1].KV-m[0].KV) / (largeCells - smallCells)
+	if known := st.cfg.KVBytesPerCell; known > 0 && perCell <= known+roundOff {
+		return nil
+	} else if known > 0 {
+		st.w.log.Warn("The model's sessions take more memory than its metadata says", "predicted", known, "measured", perCell)
+	}
+	// What does not grow with the cells (recurrent state) is spread over the
+	// smallest session, so that no size is underrated.
+	fixed := max(0, m[0].KV-perCell*smallCells)
+	st.cfg.KVBytesPerCell = perCell + roundOff + (fixed+smallCells-1)/smallCells
+	return nil
 }
 
 // measureRows is the chunk that is timed: as fast per row as longer ones, and

@@ -57,7 +57,9 @@ func cellsFor(context int) int {
 	return 1 << bits.Len(uint(context-1))
 }
 
-// reserve finds or makes room for a session that exits early or not.
+// reserve finds or makes room for a session that exits early or not: a free
+// sequence of its size, else a new pool, else a free sequence of a larger
+// size, the smallest of them.
 func (st *state) reserve(context int, exits bool) (*pool, int, error) {
 	if context < 1 || context > st.cfg.MaxContext {
 		return nil, 0, protocol.Errorf(protocol.CodeContextExceeded, "a context of %d cells does not fit this stage's %d", context, st.cfg.MaxContext).
@@ -66,43 +68,105 @@ func (st *state) reserve(context int, exits bool) (*pool, int, error) {
 	if len(st.sessions) >= st.cfg.MaxSessions {
 		return nil, 0, protocol.Errorf(protocol.CodeStageOverloaded, "%d sessions run here already", len(st.sessions))
 	}
-	cells := cellsFor(context)
-	for _, p := range st.pools {
-		if p.run.Cells() == cells && p.run.Exits() == exits {
-			if id, ok := p.lowestFree(); ok {
-				return p, id, nil
-			}
-		}
-	}
 	st.dropEmpty()
-	seqs := min(poolSeqs, max(1, poolCells/cells))
-	var used int64
-	for _, p := range st.pools {
-		used += p.bytes
-	}
+	cells := cellsFor(context)
 	perSeq := int64(cells) * st.cfg.KVBytesPerCell
-	for seqs > 1 && used+int64(seqs)*perSeq > st.cfg.KVBudget {
-		seqs /= 2
+	slack := st.slack()
+	p, id := st.freeSequence(cells, exits)
+	if p != nil && (p.run.Cells() == cells || perSeq > slack) {
+		return p, id, nil
 	}
-	if used+int64(seqs)*perSeq > st.cfg.KVBudget {
-		return nil, 0, protocol.Errorf(protocol.CodeKVBudget, "%d cells need %d bytes of KV memory, %d are free", cells, perSeq, st.cfg.KVBudget-used).
-			With("fits", strconv.FormatInt(fits(st.cfg.KVBudget-used, st.cfg.KVBytesPerCell), 10))
+	if perSeq > slack {
+		fits := st.fits(exits)
+		return nil, 0, protocol.Errorf(protocol.CodeKVBudget, "%d cells need %d bytes of KV memory; the largest session that fits now has %d cells", cells, perSeq, fits).
+			With("fits", strconv.Itoa(fits))
 	}
-	run, err := st.stage.NewPool(cells, seqs, exits)
+	p, err := st.newPool(cells, poolSize(cells, perSeq, slack), exits)
 	if err != nil {
-		return nil, 0, coded(err)
+		return nil, 0, err
 	}
-	p := &pool{run: run, seqs: make([]*session, seqs), bytes: int64(seqs) * perSeq}
-	st.pools = append(st.pools, p)
 	return p, 0, nil
 }
 
-// fits is the largest context that bytes of KV memory allow.
-func fits(bytes, perCell int64) int64 {
-	if perCell <= 0 || bytes < perCell*minCells {
-		return 0
+// poolSize is how many sequences a new pool gets: more than one, so that
+// sessions of one size share calls, as long as half of the free memory is left
+// for sessions of other sizes.
+func poolSize(cells int, perSeq, slack int64) int {
+	seqs := min(poolSeqs, max(1, poolCells/cells))
+	for seqs > 1 && int64(seqs)*perSeq > slack/2 {
+		seqs /= 2
 	}
-	return int64(1) << (bits.Len64(uint64(bytes/perCell)) - 1)
+	return seqs
+}
+
+func (st *state) newPool(cells, seqs int, exits bool) (*pool, error) {
+	run, err := st.stage.NewPool(cells, seqs, exits)
+	if err != nil {
+		return nil, coded(err)
+	}
+	p := &pool{run: run, seqs: make([]*session, seqs), bytes: int64(seqs) * int64(cells) * st.cfg.KVBytesPerCell}
+	st.pools = append(st.pools, p)
+	st.countMemory()
+	return p, nil
+}
+
+// freeSequence finds the smallest free sequence with at least so many cells.
+func (st *state) freeSequence(cells int, exits bool) (best *pool, seq int) {
+	for _, p := range st.pools {
+		c := p.run.Cells()
+		if p.run.Exits() != exits || c < cells || best != nil && c >= best.run.Cells() {
+			continue
+		}
+		if id, ok := p.lowestFree(); ok {
+			best, seq = p, id
+		}
+	}
+	return best, seq
+}
+
+// slack is the KV memory that no pool holds.
+func (st *state) slack() int64 {
+	free := st.cfg.KVBudget
+	for _, p := range st.pools {
+		free -= p.bytes
+	}
+	return free
+}
+
+// fits is the largest context that a session could be opened with now.
+func (st *state) fits(exits bool) int {
+	best := 0
+	for cells := minCells; cells < 2*st.cfg.MaxContext; cells *= 2 {
+		p, _ := st.freeSequence(cells, exits)
+		if p != nil || int64(cells)*st.cfg.KVBytesPerCell <= st.slack() {
+			best = cells
+		}
+	}
+	return min(best, st.cfg.MaxContext)
+}
+
+// freeKV is what the capability report promises: the memory of the largest
+// session that could be opened now, whether or not it exits early. Memory that
+// pools hold in smaller pieces does not count.
+func (st *state) freeKV() int64 {
+	pieces := st.largestFree(true)
+	if st.stage.Tail() {
+		// Sessions that end in this stage and those that leave it before use
+		// different pools; the promise must hold for both.
+		pieces = min(pieces, st.largestFree(false))
+	}
+	return max(st.slack(), pieces)
+}
+
+// largestFree is the memory of the largest free sequence.
+func (st *state) largestFree(exits bool) int64 {
+	var n int64
+	for _, p := range st.pools {
+		if _, ok := p.lowestFree(); ok && p.run.Exits() == exits {
+			n = max(n, p.bytes/int64(len(p.seqs)))
+		}
+	}
+	return n
 }
 
 // dropEmpty frees pools without sessions.
@@ -117,14 +181,15 @@ func (st *state) dropEmpty() {
 	}
 	clear(st.pools[len(kept):])
 	st.pools = kept
+	st.countMemory()
 }
 
-// freeKV is what new sessions may still reserve: what no pool holds, and free
-// sequences of pools.
-func (st *state) freeKV() int64 {
-	free := st.cfg.KVBudget
+// countMemory updates what the pings say of the pools.
+func (st *state) countMemory() {
+	var kv, compute int64
 	for _, p := range st.pools {
-		free -= p.bytes / int64(len(p.seqs)) * int64(p.used())
+		m := p.run.Memory()
+		kv, compute = kv+m.KV, compute+m.Compute
 	}
-	return free
+	st.w.setMemory(kv, compute)
 }

@@ -5,8 +5,8 @@
 // It is the only package of the engine that imports the libllama binding.
 // Only the engine's main imports it.
 //
-// Goroutines: read (only reads), write (only writes, and pings every second,
-// also during a long step), sample (reads how busy the computer is), and the
+// Goroutines: read (only reads), write (pings every second, also during a long
+// step, and writes what the owner leaves to it), sample (reads how busy the computer is), and the
 // owner (the caller of Run), which alone touches the library.
 package worker
 
@@ -35,7 +35,9 @@ const (
 type Worker struct {
 	log    *slog.Logger
 	inbox  chan *protocol.Frame
-	outbox chan *protocol.Frame
+	outbox chan *protocol.Frame // what the writer has to write
+	pen    protocol.Pen         // writes to the parent
+	broken chan error           // of the owner's write, for the writer; room for one
 
 	// loads carries the newest reading of foreign load to the owner.
 	loads chan float64
@@ -47,6 +49,8 @@ type Worker struct {
 	// statsMu guards stats, written by the owner, read by the writer.
 	statsMu sync.Mutex
 	stats   wire.Stats
+	// kvBytes and computeBytes are what the pools take; guarded by statsMu.
+	kvBytes, computeBytes int64
 }
 
 // Run serves in until it ends or ctx does. It returns nil when the input ended
@@ -59,6 +63,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) err
 		log:    log,
 		inbox:  make(chan *protocol.Frame, inboxSize),
 		outbox: make(chan *protocol.Frame, outboxSize),
+		broken: make(chan error, 1),
 		loads:  make(chan float64, 1),
 	}
 	var writer, sampler sync.WaitGroup
@@ -107,8 +112,9 @@ func (w *Worker) read(ctx context.Context, in io.Reader) {
 	}
 }
 
-// write only writes: frames as they come, and a ping with statistics at least
-// every second.
+// write only writes: the first ping, then one with statistics every second, and
+// frames that the owner could not write at once or that are large, so that the
+// owner computes on meanwhile.
 func (w *Worker) write(ctx context.Context, out io.Writer, fail context.CancelCauseFunc) {
 	fw := protocol.NewFrameWriter(out, protocol.PipeLimits())
 	tick := time.NewTicker(pingEvery)
@@ -118,18 +124,24 @@ func (w *Worker) write(ctx context.Context, out io.Writer, fail context.CancelCa
 		if err != nil {
 			return err
 		}
-		return fw.Write(f)
+		return w.pen.Write(f)
 	}
-	err := ping()
+	first, err := protocol.JSONFrame(protocol.KindPing, 0, w.getStats())
+	if err == nil {
+		err = fw.Write(first)
+	}
+	w.pen.Use(fw)
 	for err == nil {
 		select {
 		case f, ok := <-w.outbox:
 			if !ok {
 				return
 			}
-			err = fw.Write(f)
+			err = w.pen.Write(f)
+			w.pen.Unqueue()
 		case <-tick.C:
 			err = ping()
+		case err = <-w.broken:
 		}
 	}
 	fail(err)
@@ -169,8 +181,20 @@ func (w *Worker) sample(ctx context.Context) {
 	}
 }
 
-// send hands a frame to the writer.
-func (w *Worker) send(f *protocol.Frame) { w.outbox <- f }
+// send sends frames to the parent, in one piece where it can.
+func (w *Worker) send(frames ...*protocol.Frame) {
+	ok, err := w.pen.Try(frames...)
+	if err != nil {
+		w.broken <- err // room: the pen writes nothing after it
+	}
+	if ok {
+		return
+	}
+	for _, f := range frames {
+		w.pen.Queue()
+		w.outbox <- f
+	}
+}
 
 func (w *Worker) sendJSON(k protocol.Kind, slot uint32, v any) {
 	f, err := protocol.JSONFrame(k, slot, v)
@@ -211,7 +235,16 @@ func (w *Worker) next(ctx context.Context) (*protocol.Frame, bool) {
 func (w *Worker) getStats() wire.Stats {
 	w.statsMu.Lock()
 	defer w.statsMu.Unlock()
-	return w.stats
+	s := w.stats
+	s.KVBytes, s.ComputeBytes = w.kvBytes, w.computeBytes
+	return s
+}
+
+// setMemory says what the pools take.
+func (w *Worker) setMemory(kv, compute int64) {
+	w.statsMu.Lock()
+	w.kvBytes, w.computeBytes = kv, compute
+	w.statsMu.Unlock()
 }
 
 func (w *Worker) setStats(s wire.Stats) {

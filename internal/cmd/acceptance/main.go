@@ -1,6 +1,6 @@
 // Neuron-acceptance runs the acceptance criteria from the repository's root,
-// with the programs beside it, and exits with 1 when one fails. See "make
-// acceptance".
+// with the programs beside it, and exits with 1 when one fails; arguments are
+// the numbers of those to run, all if there are none. See "make acceptance".
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"neuron/internal/acceptance"
@@ -20,10 +21,19 @@ func main() { os.Exit(mainStatus()) }
 func mainStatus() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	var only []int
+	for _, a := range os.Args[1:] {
+		n, err := strconv.Atoi(a)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "usage: neuron-acceptance [number ...]")
+			return 2
+		}
+		only = append(only, n)
+	}
 	exe, err := os.Executable()
 	if err == nil {
 		var failed int
-		if failed, err = acceptance.Run(ctx, filepath.Dir(exe), os.Stdout); err == nil && failed > 0 {
+		if failed, err = acceptance.Run(ctx, filepath.Dir(exe), os.Stdout, only...); err == nil && failed > 0 {
 			err = fmt.Errorf("%d criteria failed", failed)
 		}
 	}

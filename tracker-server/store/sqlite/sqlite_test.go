@@ -30,7 +30,7 @@ func open(t *testing.T, path string) *Store {
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Opener {
-		path := filepath.Join(t.TempDir(), "with space?.db")
+		path := filepath.Join(t.TempDir(), "with space%.db")
 		return func(t *testing.T) store.Store { return open(t, path) }
 	})
 }

@@ -1,4 +1,4 @@
-package seam
+package flow
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 	"neuron/engine/protocol"
 )
 
-// window is the flow control of one stream: at most limit payload bytes and
-// maxInFlight row frames are on their way without acknowledgement. It is safe
+// Window is the flow control of one stream: at most limit payload bytes and
+// MaxInFlight row frames are on their way without acknowledgement. It is safe
 // for concurrent use; one goroutine at a time acquires.
-type window struct {
+type Window struct {
 	limit int64 // bytes; 0 or less: only the number of frames counts
 
 	mu      sync.Mutex
@@ -27,16 +27,18 @@ type flight struct {
 	bytes      int64
 }
 
-func newWindow(limit int64) *window {
-	return &window{limit: limit, changed: make(chan struct{})}
+// NewWindow bounds what is in flight by limit bytes (0 or less: only by the
+// number of frames) and MaxInFlight frames.
+func NewWindow(limit int64) *Window {
+	return &Window{limit: limit, changed: make(chan struct{})}
 }
 
-// acquire waits for room for f. It returns false without an error when f's
+// Acquire waits for room for f. It returns false without an error when f's
 // epoch has been cancelled: then f must not be sent.
-func (w *window) acquire(ctx context.Context, ended <-chan struct{}, f *protocol.Frame) (bool, error) {
+func (w *Window) Acquire(ctx context.Context, ended <-chan struct{}, f *protocol.Frame) (bool, error) {
 	n := int64(len(f.Payload))
 	if w.limit > 0 && n > w.limit {
-		return false, errorf(protocol.CodeUnsupported, "a chunk of %d bytes exceeds the next hop's window of %d", n, w.limit)
+		return false, protocol.Errorf(protocol.CodeUnsupported, "a chunk of %d bytes exceeds the next hop's window of %d", n, w.limit)
 	}
 	for {
 		w.mu.Lock()
@@ -44,7 +46,7 @@ func (w *window) acquire(ctx context.Context, ended <-chan struct{}, f *protocol
 			w.mu.Unlock()
 			return false, nil
 		}
-		if len(w.sent) < maxInFlight && (w.limit <= 0 || w.bytes+n <= w.limit) {
+		if len(w.sent) < MaxInFlight && (w.limit <= 0 || w.bytes+n <= w.limit) {
 			w.sent = append(w.sent, flight{epoch: f.Epoch, pos: f.Pos, bytes: n})
 			w.bytes += n
 			w.largest = max(w.largest, w.bytes)
@@ -56,17 +58,17 @@ func (w *window) acquire(ctx context.Context, ended <-chan struct{}, f *protocol
 		select {
 		case <-changed:
 		case <-ended:
-			return false, errStreamEnded
+			return false, ErrEnded
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}
 	}
 }
 
-// release takes the acknowledged frame and those before it out. It returns
+// Release takes the acknowledged frame and those before it out. It returns
 // false for an acknowledgement of something that was never sent; late ones of
 // a cancelled epoch are ignored.
-func (w *window) release(f *protocol.Frame) bool {
+func (w *Window) Release(f *protocol.Frame) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f.Epoch < w.live {
@@ -82,9 +84,9 @@ func (w *window) release(f *protocol.Frame) bool {
 	return true
 }
 
-// kill forgets all frames of epochs up to epoch: a cancel stops their work, so
+// Kill forgets all frames of epochs up to epoch: a cancel stops their work, so
 // their acknowledgements may never come.
-func (w *window) kill(epoch uint32) {
+func (w *Window) Kill(epoch uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.live = max(w.live, epoch+1)
@@ -100,20 +102,20 @@ func (w *window) kill(epoch uint32) {
 	w.wakeLocked()
 }
 
-func (w *window) wakeLocked() {
+func (w *Window) wakeLocked() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// peak is the largest number of bytes that were ever in flight.
-func (w *window) peak() int64 {
+// Peak is the largest number of bytes that were ever in flight.
+func (w *Window) Peak() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.largest
 }
 
-// pending is the number of frames in flight.
-func (w *window) pending() int {
+// Pending is the number of frames in flight.
+func (w *Window) Pending() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.sent)

@@ -1,0 +1,76 @@
+package protocol
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Pen writes the frames of one byte stream for several goroutines. Whoever has
+// a frame writes it himself when nothing waits and nobody else writes (Try):
+// waking the stream's own writer is the largest part of what a small frame
+// costs. Else the frame goes to that writer through a queue of the owner's. The
+// zero Pen has no stream yet: Try writes nothing.
+type Pen struct {
+	queued atomic.Int64
+
+	mu   sync.Mutex // held while writing; guards below
+	fw   *FrameWriter
+	over bool // nothing may be written any more
+}
+
+// AtOnce bounds the payload of frames that their sender should write himself:
+// a pipe or connection takes them without waiting for the other side.
+const AtOnce = 64 << 10
+
+// Use gives the pen its stream.
+func (p *Pen) Use(fw *FrameWriter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fw = fw
+}
+
+// Queue notes a frame that is about to go to the writer's queue; until Unqueue
+// nobody goes past it.
+func (p *Pen) Queue() { p.queued.Add(1) }
+
+// Unqueue notes that it was written, or never will be.
+func (p *Pen) Unqueue() { p.queued.Add(-1) }
+
+// Try writes the frames in one piece, if it can do so at once and none is
+// larger than AtOnce. The error is that of the write, and the last one: the pen
+// writes nothing after it.
+func (p *Pen) Try(frames ...*Frame) (bool, error) {
+	for _, f := range frames {
+		if len(f.Payload) > AtOnce {
+			return false, nil
+		}
+	}
+	if p.queued.Load() > 0 || !p.mu.TryLock() {
+		return false, nil
+	}
+	defer p.mu.Unlock()
+	if p.fw == nil || p.over {
+		return false, nil
+	}
+	err := p.fw.Write(frames...)
+	p.over = err != nil
+	return true, err
+}
+
+// Write is for the stream's own writer. The pen must have a stream.
+func (p *Pen) Write(frames ...*Frame) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fw.Write(frames...)
+}
+
+// Last writes frames and lets nothing follow.
+func (p *Pen) Last(frames ...*Frame) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	if len(frames) == 0 {
+		return nil
+	}
+	return p.fw.Write(frames...)
+}

@@ -1,0 +1,59 @@
+package protocol_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"neuron/engine/protocol"
+)
+
+func TestPen(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	var p protocol.Pen
+	ping := protocol.ControlFrame(protocol.KindPing, 0, 0, 0)
+	try := func(want bool, frames ...*protocol.Frame) {
+		t.Helper()
+		if ok, err := p.Try(frames...); ok != want || err != nil {
+			t.Fatalf("try: %v, %v; want %v", ok, err, want)
+		}
+	}
+	try(false, ping) // no stream yet
+	p.Use(protocol.NewFrameWriter(&out, protocol.PipeLimits()))
+	try(true, ping, ping)
+	p.Queue()
+	try(false, ping) // would go past what waits
+	if err := p.Write(ping); err != nil {
+		t.Fatal(err)
+	}
+	p.Unqueue()
+	large := &protocol.Frame{Header: protocol.Header{Kind: protocol.KindCall}, Payload: make([]byte, protocol.AtOnce+1)}
+	try(false, ping, large)
+	if err := p.Last(ping); err != nil {
+		t.Fatal(err)
+	}
+	try(false, ping) // nothing follows the last
+	if n := out.Len(); n != 4*protocol.HeaderSize {
+		t.Errorf("%d bytes written, want 4 headers", n)
+	}
+}
+
+// A failed write is the last one: what the stream got of the frame is unknown.
+func TestPenStopsAtFailure(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	var p protocol.Pen
+	p.Use(protocol.NewFrameWriter(failing{broken}, protocol.PipeLimits()))
+	ping := protocol.ControlFrame(protocol.KindPing, 0, 0, 0)
+	if ok, err := p.Try(ping); !ok || !errors.Is(err, broken) {
+		t.Fatalf("try: %v, %v", ok, err)
+	}
+	if ok, err := p.Try(ping); ok || err != nil {
+		t.Fatalf("try after a failure: %v, %v", ok, err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,172 @@
+package worker
+
+import (
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"neuron/engine/protocol"
+	"neuron/engine/stage/wire"
+	"neuron/llama"
+)
+
+// poolGame opens and closes sessions at random and compares each answer with
+// the promise that stood before.
+type poolGame struct {
+	t    *testing.T
+	st   *state
+	rnd  *rand.Rand
+	open []uint32
+	slot uint32
+	exit func() int
+	// sound: the promise may be lower than what a session gets, never higher.
+	sound bool
+
+	opened, refused int
+}
+
+func (g *poolGame) free() int64 { return g.st.w.getStats().FreeKVBytes }
+
+func (g *poolGame) try(context int) {
+	g.t.Helper()
+	st := g.st
+	st.publish()
+	need, promised := int64(cellsFor(context))*st.cfg.KVBytesPerCell, g.free()
+	g.slot++
+	exit := g.exit()
+	raw, err := json.Marshal(wire.Open{Session: protocol.NewSessionID(), Exit: exit, Context: context, Sampler: &protocol.Sampler{}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	st.open(&protocol.Frame{Header: protocol.Header{Kind: protocol.KindOpen, Slot: g.slot}, Payload: raw})
+	var o wire.Opened
+	for _, f := range st.drainOut() {
+		if f.Kind != protocol.KindOpened || json.Unmarshal(f.Payload, &o) != nil {
+			g.t.Fatalf("open answered %s", f.Kind)
+		}
+	}
+	if o.Error == nil {
+		g.opened++
+		g.open = append(g.open, g.slot)
+		if o.Cells < context || !g.sound && need > promised {
+			g.t.Errorf("a session of %d has %d cells and needs %d bytes; %d were promised", context, o.Cells, need, promised)
+		}
+	} else {
+		g.refused++
+		fits, err := strconv.Atoi(o.Error.Detail["fits"])
+		if o.Error.Code != protocol.CodeKVBudget || err != nil {
+			g.t.Fatalf("refused with %v %v", o.Error, o.Error.Detail)
+		}
+		if need <= promised {
+			g.t.Errorf("%d bytes were promised, a session of %d bytes was refused: %v", promised, need, o.Error)
+		}
+		if c := int64(fits) * st.cfg.KVBytesPerCell; fits >= cellsFor(context) || !g.sound && (c > promised || fits < st.cfg.MaxContext && 2*c <= promised && promised > 0) {
+			g.t.Errorf("the refusal of %d says that %d fits; %d bytes were promised", context, fits, promised)
+		}
+	}
+	g.check()
+}
+
+// check compares the books with the pools and with the library's own figures.
+func (g *poolGame) check() {
+	g.t.Helper()
+	var held int64
+	for _, p := range g.st.pools {
+		held += p.bytes
+		if p.used() == 0 {
+			g.t.Error("an empty pool is kept")
+		}
+	}
+	s := g.st.w.getStats()
+	slip := int64(len(g.st.pools)+1) << 14 // the library prints hundredths of a MiB
+	if held > g.st.cfg.KVBudget || s.KVBytes > held+slip || s.KVBytes < held-slip {
+		g.t.Errorf("pools hold %d bytes by the books and %d by the library, the budget is %d", held, s.KVBytes, g.st.cfg.KVBudget)
+	}
+}
+
+func (g *poolGame) close(i int) {
+	slot := g.open[i]
+	g.open = append(g.open[:i], g.open[i+1:]...)
+	g.st.handle(&protocol.Frame{Header: protocol.Header{Kind: protocol.KindClose, Slot: slot}})
+	g.st.drainOut()
+	g.check()
+}
+
+func (g *poolGame) play(moves int) {
+	for range moves {
+		if len(g.open) > 0 && g.rnd.IntN(100) < 45 {
+			g.close(g.rnd.IntN(len(g.open)))
+			continue
+		}
+		// Powers of two and odd sizes.
+		context := minCells << g.rnd.IntN(4)
+		if g.rnd.IntN(2) == 0 {
+			context = 1 + g.rnd.IntN(context)
+		}
+		g.try(context)
+	}
+	for len(g.open) > 0 {
+		g.close(0)
+	}
+	g.st.publish()
+	if s := g.st.w.getStats(); s.FreeKVBytes != g.st.cfg.KVBudget || s.KVBytes != 0 || s.ComputeBytes != 0 || len(g.st.pools) != 0 {
+		g.t.Errorf("after the last session: %+v with %d pools, budget %d", s, len(g.st.pools), g.st.cfg.KVBudget)
+	}
+	if g.opened < moves/8 || g.refused < 5 {
+		g.t.Errorf("%d opened, %d refused: the game says nothing", g.opened, g.refused)
+	}
+}
+
+// TestReportIsAPromise: a stage that every session leaves opens one exactly
+// when its report promised the memory.
+func TestReportIsAPromise(t *testing.T) {
+	st := headOfGuide(t, 1000)
+	for seed := range uint64(4) {
+		st.cfg.KVBudget = int64(6+seed*6) * minCells * st.cfg.KVBytesPerCell
+		g := &poolGame{t: t, st: st, rnd: rand.New(rand.NewPCG(seed, 1)), exit: func() int { return 4 }}
+		g.play(150)
+	}
+}
+
+// TestTailKeepsItsPromise: a tail also has sessions that leave it early, in
+// pools of their own; what it promises holds for both.
+func TestTailKeepsItsPromise(t *testing.T) {
+	dir, err := llama.NativeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(wire.Load{
+		NativeDir: dir, Paths: []string{filepath.Join("..", "..", "..", "assets", "model", "guide-q8_0.gguf")},
+		First: 0, Last: 8, Layers: 8, ExitNode: "l_out", Threads: 1, ChunkRows: 64, MaxContext: 2048, MaxSessions: 1000, KVBudget: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{log: slog.New(slog.DiscardHandler), inbox: make(chan *protocol.Frame, 1), outbox: make(chan *protocol.Frame, 1024)}
+	st, err := w.load(&protocol.Frame{Header: protocol.Header{Kind: protocol.KindOpen}, Payload: raw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(st.close)
+	st.drainOut()
+	// No figure was given, so it was measured: 8 layers, F16, two of each.
+	if m := st.stage.Model(); true {
+		want := int64(8 * 2 * 2 * m.NHeadKV() * m.NEmbd() / m.NHead())
+		if got := st.cfg.KVBytesPerCell; got < want || got > want+3*roundOff {
+			t.Errorf("measured %d bytes per cell, want %d", got, want)
+		}
+		st.cfg.KVBytesPerCell = want
+	}
+	if st.computeBytes < 1<<18 || st.computePerCell < 64 || st.computePerCell > 1024 {
+		t.Errorf("compute %d bytes and %d per cell", st.computeBytes, st.computePerCell)
+	}
+	rnd := rand.New(rand.NewPCG(9, 9))
+	for seed := range uint64(2) {
+		st.cfg.KVBudget = int64(12+seed*8) * minCells * st.cfg.KVBytesPerCell
+		g := &poolGame{t: t, st: st, rnd: rnd, exit: func() int { return 5 + 3*rnd.IntN(2) }, sound: true}
+		g.play(100)
+	}
+}

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"testing"
+
+	"neuron/engine/seam"
+)
+
+// BenchmarkTrip is the round trip with both ends in one process, for profiles.
+func BenchmarkTrip(b *testing.B) {
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	in, toPeer := io.Pipe()
+	fromPeer, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- Peer(context.Background(), in, out) }()
+	fmt.Fprintln(toPeer, hex.EncodeToString(pub))
+	line, err := bufio.NewReader(fromPeer).ReadBytes('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	var g greeting
+	if err := json.Unmarshal(line, &g); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		toPeer.Close()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+	b.Run("tcp", func(b *testing.B) {
+		t, err := dialTCP(b.Context(), g.TCP)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer t.conn.Close()
+		bench(b, t.trip)
+	})
+	for name, opts := range map[string][]seam.ClientOption{"post": nil, "upgrade": {seam.WithUpgrade()}} {
+		b.Run(name, func(b *testing.B) {
+			t, err := dialSeam(b.Context(), g, key, opts...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer t.close()
+			bench(b, t.trip)
+		})
+	}
+}
+
+func bench(b *testing.B, f func() error) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
