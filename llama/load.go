@@ -92,8 +92,11 @@ func Load(dir string) error {
 		return fail(CodeNativeLoaded, op, "already loaded from "+loader.dir)
 	}
 	paths := map[int]string{}
-	for lib, stem := range map[int]string{libLlama: "llama", libGGML: "ggml", libBase: "ggml-base"} {
-		if paths[lib], err = findLibrary(abs, stem); err != nil {
+	for _, l := range []struct {
+		lib  int
+		stem string
+	}{{libLlama, "llama"}, {libGGML, "ggml"}, {libBase, "ggml-base"}} {
+		if paths[l.lib], err = findLibrary(abs, l.stem); err != nil {
 			return err // nothing was opened, so another folder may be tried
 		}
 	}

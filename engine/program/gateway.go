@@ -159,6 +159,9 @@ func (g *Gateway) Endpoint() Endpoint {
 	}
 }
 
+// Measured is the number of nodes to which round trips are known.
+func (g *Gateway) Measured() int { return len(g.peers.snapshot()) }
+
 // Connected reports whether the tracker has accepted this gateway.
 func (g *Gateway) Connected() bool { return g.ctl.Connected() }
 

@@ -203,7 +203,7 @@ func (b *background) end() error {
 	default:
 	}
 	b.cancel()
-	_ = <-b.done // what it says after it was cancelled is of no use
+	<-b.done //nolint:errcheck // what it says after it was cancelled is of no use
 	return nil
 }
 
