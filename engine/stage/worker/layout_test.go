@@ -340,7 +340,7 @@ func TestSliceSizes(t *testing.T) {
 		{"fast stage", 512, 0, time.Millisecond, time.Millisecond, 192},
 		{"rest of a frame", 512, 448, time.Millisecond, time.Millisecond, 64},
 		{"slow stage", 256, 0, 8 * time.Millisecond, time.Millisecond, 12},
-		{"very slow stage", 256, 0, time.Second, time.Millisecond, 8},
+		{"very slow stage", 256, 0, time.Second, time.Millisecond, 4},
 		{"last rows", 100, 98, time.Second, time.Millisecond, 2},
 	} {
 		s := front(c.rows, c.done)
@@ -353,5 +353,27 @@ func TestSliceSizes(t *testing.T) {
 		if got := st.slice(s, now); got != c.want {
 			t.Errorf("%s: %d rows, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+func TestShortSlicesFollowTheirOwnSpeed(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	s := &session{slot: 1, queue: []queued{{f: &protocol.Frame{Header: protocol.Header{Kind: protocol.KindPrefill, Rows: 256}}}}}
+	st := &state{sessions: map[uint32]*session{1: s, 2: {slot: 2, decoded: now.Add(-time.Millisecond)}}}
+	st.cfg.ChunkRows, st.chunkMicros = 256, 256*8000
+	if got := st.slice(s, now); got != 12 {
+		t.Fatalf("%d rows before any short slice, want 12", got)
+	}
+	// 12 rows took far longer than long chunks suggest.
+	st.shortSlice(400*time.Millisecond, 12)
+	if got := st.slice(s, now); got != 4 {
+		t.Errorf("%d rows after a slow slice, want 4", got)
+	}
+	for range 20 {
+		st.shortSlice(40*time.Millisecond, 4)
+	}
+	if got := st.slice(s, now); got != 16 {
+		t.Errorf("%d rows after quick slices, want 16", got)
 	}
 }

@@ -29,6 +29,9 @@ type state struct {
 	threads int // of the newest call
 
 	stepMicros, chunkMicros int64
+	// shortRow is the time of a row in slices below fullRows, in microseconds; 0
+	// until one has run.
+	shortRow float64
 	// Compute memory of a pool: fixed, and per cell of one session.
 	computeBytes, computePerCell int64
 }

@@ -262,7 +262,8 @@ func (st *state) average(prefill bool, took time.Duration, rows int) {
 	us := took.Microseconds()
 	avg := &st.stepMicros
 	if prefill {
-		if rows < 64 { // short chunks run other kernels and would mislead
+		if rows < fullRows { // short slices run other kernels
+			st.shortSlice(took, rows)
 			return
 		}
 		avg, us = &st.chunkMicros, us*int64(st.cfg.ChunkRows)/int64(rows)

@@ -19,8 +19,10 @@ const (
 	// are multiples of it when they can be, and then give the same bits.
 	fullRows = 64
 	// leastRows bounds the loss of a short slice: kernels work in groups of
-	// four rows, and below 64 a row costs about 1.6 times as much (measured).
-	leastRows = 8
+	// four rows.
+	leastRows = 4
+	// shortCost is what a row of a slice below 64 costs over one of a long
+	// chunk until it has been measured: other kernels run.
 	shortCost = 1.6
 	// decodesFor is how long after its last step a session counts as one that
 	// decodes.
@@ -42,7 +44,21 @@ func (st *state) slice(s *session, now time.Time) int {
 	if rows >= fullRows {
 		return min(left, rows/fullRows*fullRows)
 	}
-	return min(left, max(leastRows, int(float64(rows)/shortCost)/4*4))
+	short := perRow * shortCost
+	if st.shortRow > 0 {
+		short = st.shortRow
+	}
+	return min(left, max(leastRows, int(float64(shareTime.Microseconds())/short)/4*4))
+}
+
+// shortSlice takes the time of a prefill slice below fullRows.
+func (st *state) shortSlice(took time.Duration, rows int) {
+	perRow := float64(took.Microseconds()) / float64(rows)
+	if st.shortRow == 0 {
+		st.shortRow = perRow
+		return
+	}
+	st.shortRow += (perRow - st.shortRow) / 4
 }
 
 func (st *state) othersDecode(s *session, now time.Time) bool {
