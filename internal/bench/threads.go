@@ -25,6 +25,9 @@ const (
 // busyLoops keeps n threads of this process busy until the returned function
 // is called, which waits for their end.
 func busyLoops(n int) (stop func()) {
+	// The Go runtime runs only so many threads at a time.
+	procs := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(procs + n)
 	var on atomic.Bool
 	on.Store(true)
 	var w sync.WaitGroup
@@ -42,6 +45,7 @@ func busyLoops(n int) (stop func()) {
 	return func() {
 		on.Store(false)
 		w.Wait()
+		runtime.GOMAXPROCS(procs)
 	}
 }
 
