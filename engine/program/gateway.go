@@ -188,7 +188,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	// Sessions first: their answers end with a reason while clients listen.
-	err := errors.Join(g.api.Close(end), g.manager.Close(end), srv.Shutdown(end))
+	err := errors.Join(g.api.Close(end), g.manager.Close(end))
+	quiet, stopWaiting := context.WithTimeout(end, quietTimeout)
+	defer stopWaiting()
+	if srv.Shutdown(quiet) != nil {
+		srv.Close() // what is left carries no answer
+	}
 	parts.Wait()
 	err = errors.Join(err, g.release())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

@@ -53,6 +53,8 @@ const (
 	defaultMaxSessions = 16
 	kvShare            = 4
 	closeTimeout       = 5 * time.Second
+	// quietTimeout is for connections that carry nothing any more.
+	quietTimeout = time.Second
 )
 
 // Node is a running engine that holds layers.

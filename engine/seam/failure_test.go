@@ -2,6 +2,7 @@ package seam_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -73,7 +74,8 @@ func TestReleaseWhileStreaming(t *testing.T) {
 			t.Fatal("release returned before the KV was free")
 		}
 		n.freed()
-		if err := r.streamEnd(); err != nil {
+		// The head may hear of the end of its next hop before the driver's.
+		if err := r.streamEnd(); err != nil && !errors.Is(err, &protocol.Error{Code: protocol.CodeCancelled}) {
 			t.Errorf("stream: %v", err)
 		}
 	})
