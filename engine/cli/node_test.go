@@ -109,7 +109,7 @@ func TestRunningNode(t *testing.T) {
 	}()
 	<-n.Ready()
 	if r := n.Stage().Report(); r.Error != nil && r.Error.Code == protocol.CodeNativeMissing {
-		t.Skip("SKIPPED: no native libraries (make native)")
+		t.Fatal("no native libraries: run make native")
 	}
 
 	status := in(t, "status", "--data", data)

@@ -143,7 +143,7 @@ func checkAlignment(a uint64) error {
 }
 
 // alignmentOf returns the alignment that the metadata states. The type must be u32:
-// ggml's reader aborts the process on any other.
+// ggml's reader refuses any other.
 func alignmentOf(v Value) (uint64, error) {
 	if v.typ != ValueU32 {
 		return 0, errf(CodeAlignment, "%s has type %s, want u32", AlignmentKey, v.typ)
