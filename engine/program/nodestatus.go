@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"neuron/engine/control"
 	"neuron/engine/localapi"
 	"neuron/engine/probe"
 	"neuron/engine/protocol"
@@ -19,10 +20,13 @@ type nodeStatus Node
 func (s *nodeStatus) Status() localapi.Status {
 	n := (*Node)(s)
 	r := n.stage.Report()
+	// Asked once: the connection may begin while the rest is gathered, and its
+	// state and its health must be those of one moment.
+	tracker, trouble := n.trackerStatus()
 	out := localapi.Status{
 		Version: version.String(), Llama: r.Capability.Build.Llama, Node: n.id.ID(), Role: string(protocol.RoleNode),
 		PID: os.Getpid(), Started: n.began, UptimeSec: int64(time.Since(n.began).Seconds()), Seam: n.o.SeamAddr,
-		Tracker: n.trackerStatus(),
+		Tracker: tracker,
 		Shards: []localapi.Shard{{
 			Model: r.Capability.Model, Name: r.Capability.Name, Range: r.Capability.Loaded, State: r.State,
 			Bytes: r.Capability.WeightBytes, BytesDone: r.Capability.WeightBytes, Sessions: r.Sessions,
@@ -47,25 +51,29 @@ func (s *nodeStatus) Status() localapi.Status {
 	if r.Error != nil {
 		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, r.Error))
 	}
-	if c := n.control(); c != nil {
-		if st := c.State(); st.Error != nil && !c.Connected() {
-			out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, st.Error))
-		}
+	if trouble != nil {
+		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, trouble))
 	}
 	return out
 }
 
-func (n *Node) trackerStatus() localapi.Tracker {
+// trackerStatus is the state of the connection and, while it does not stand,
+// why.
+func (n *Node) trackerStatus() (localapi.Tracker, *protocol.Error) {
 	c := n.control()
 	if c == nil {
 		state := "works alone"
 		if n.o.Tracker != "" {
 			state = "waits for the stage"
 		}
-		return localapi.Tracker{URL: n.o.Tracker, State: state, Since: n.began}
+		return localapi.Tracker{URL: n.o.Tracker, State: state, Since: n.began}, nil
 	}
 	st := c.State()
-	return localapi.Tracker{URL: st.URL, Connected: c.Connected(), State: string(st.Status), Since: st.Since}
+	out := localapi.Tracker{URL: st.URL, Connected: st.Status == control.StatusConnected, State: string(st.Status), Since: st.Since}
+	if out.Connected {
+		return out, nil
+	}
+	return out, st.Error
 }
 
 // Models implements localapi.Source.
