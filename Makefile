@@ -24,6 +24,10 @@ include $(BUILD)/setup.mk
 endif
 GO ?= go
 
+# The BitTorrent library would compile SQLite's C sources, for minutes, for a
+# store that Neuron does not use.
+export GOFLAGS := -tags=nosqlite
+
 PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance neuron-bench neuron-soak
 BINARIES := $(PROGRAMS:%=bin/%)
 PACKAGE_neuron-engine := ./engine

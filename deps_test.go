@@ -19,9 +19,11 @@ var programs = []struct {
 	forbid   []string // import paths, each with everything below it
 }{
 	{"./engine", true, true, []string{"fyne.io/fyne", "fyne.io/systray", "neuron/app", "neuron/tray", "neuron/tracker-server"}},
+	// Publishing reads GGUF files (llama/gguf) and knows families (llama/family);
+	// libllama comes with purego.
 	{"./tracker-server", true, true, []string{
-		"fyne.io", "neuron/llama", "github.com/ebitengine/purego", "neuron/app", "neuron/tray",
-		"neuron/engine/stage", "neuron/engine/seam", "neuron/engine/gateway", "neuron/engine/session",
+		"fyne.io", "neuron/llama/cut", "neuron/llama/exec", "neuron/llama/synth", "github.com/ebitengine/purego", "neuron/app", "neuron/tray",
+		"neuron/engine/artifact", "neuron/engine/swarm", "neuron/engine/stage", "neuron/engine/seam", "neuron/engine/gateway", "neuron/engine/session",
 	}},
 	{"./app", false, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
 	{"./tray", false, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "fyne.io/fyne", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
@@ -83,7 +85,11 @@ var layers = []struct {
 	{"vocabulary", func(p string) bool { return p == "neuron/engine/protocol" }, []string{}, nil},
 	{"gguf is a file format", func(p string) bool { return below(p, "neuron/llama/gguf") }, []string{"neuron/llama/gguf"}, nil},
 	{"llama knows no network", func(p string) bool { return below(p, "neuron/llama") }, nil, []string{"neuron/engine", "neuron/tracker-server", "neuron/app", "neuron/tray"}},
-	{"tracker", func(p string) bool { return below(p, "neuron/tracker-server") }, []string{"neuron/tracker-server", "neuron/engine/protocol", "neuron/internal"}, nil},
+	{"tracker", func(p string) bool { return below(p, "neuron/tracker-server") }, []string{"neuron/tracker-server", "neuron/engine/protocol", "neuron/engine/manifest", "neuron/internal"}, nil},
+	{"a manifest is a file format", func(p string) bool { return p == "neuron/engine/manifest" }, []string{"neuron/engine/protocol"}, nil},
+	{"the planner is pure", func(p string) bool { return p == "neuron/engine/planner" }, []string{"neuron/engine/protocol", "neuron/engine/manifest"}, nil},
+	{"placement is pure", func(p string) bool { return p == "neuron/tracker-server/placement" }, []string{"neuron/engine/protocol", "neuron/engine/manifest"}, nil},
+	{"a shelf knows no network", func(p string) bool { return p == "neuron/engine/artifact/shelf" }, nil, []string{"neuron/engine/swarm", "neuron/engine/control", "neuron/engine/stage", "neuron/tracker-server"}},
 	{"gateway stands on its own interface", func(p string) bool { return below(p, "neuron/engine/gateway") }, nil, []string{"neuron/llama", "neuron/engine/seam", "neuron/engine/stage", "neuron/engine/session"}},
 	{"seam carries frames for anyone", func(p string) bool { return below(p, "neuron/engine/seam") }, nil, []string{"neuron/llama", "neuron/engine/stage", "neuron/engine/gateway"}},
 }
@@ -142,6 +148,21 @@ func TestOneUserOfTheBinding(t *testing.T) {
 		}
 		if !slices.ContainsFunc(allowed, func(root string) bool { return below(f[0], root) }) {
 			t.Errorf("%s imports neuron/llama", f[0])
+		}
+	}
+}
+
+// BitTorrent runs in a process of its own; the engine links it only through the
+// command that is that process.
+func TestOneUserOfBitTorrent(t *testing.T) {
+	t.Parallel()
+	for _, line := range goList(t, true, "-e", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
+		f := strings.Fields(line)
+		if len(f) == 0 || !slices.Contains(f[1:], "github.com/anacrolix/torrent") {
+			continue
+		}
+		if f[0] != "neuron/engine/swarm/worker" {
+			t.Errorf("%s imports the BitTorrent client", f[0])
 		}
 	}
 }

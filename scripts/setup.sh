@@ -4,6 +4,8 @@
 #   scripts/setup.sh OUTPUT     check all, install what may be installed, write
 #                               OUTPUT (a makefile with the Go command to use)
 #   scripts/setup.sh need TOOL  fail with the install line when TOOL is missing
+#   scripts/setup.sh install TOOL...  install what is missing of tools that only
+#                               some tests use, or fail
 #
 # Debian and Ubuntu packages come by apt-get, as root or by a sudo that asks no
 # password. Elsewhere the exact line is printed and the exit status is 1.
@@ -33,6 +35,7 @@ as_root() {
 package_of() {
     case $1 in
     go) echo golang-go ;;
+    aria2c) echo aria2 ;;
     *) echo "$1" ;;
     esac
 }
@@ -52,8 +55,9 @@ apt_install() {
         updated=yes
     fi
     say "apt-get install $*"
+    # In runlevel 1 packages do not start services; tests start their own.
     # shellcheck disable=SC2086
-    $prefix env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+    $prefix env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
 }
 
 have() {
@@ -146,7 +150,20 @@ if [ "${1:-}" = need ]; then
     exit 0
 fi
 
-output=${1:?usage: setup.sh OUTPUT | need TOOL}
+if [ "${1:-}" = install ]; then
+    shift
+    absent=()
+    for tool in "$@"; do
+        have "$tool" || absent+=("$(package_of "$tool")")
+    done
+    [ ${#absent[@]} -eq 0 ] || apt_install "${absent[@]}" || {
+        say "needed here: $(apt_line "${absent[@]}")"
+        exit 1
+    }
+    exit 0
+fi
+
+output=${1:?usage: setup.sh OUTPUT | need TOOL | install TOOL...}
 # npm fetches the native libraries; gcc is for the race detector; strace shows
 # which files a stage opens (make acceptance).
 missing=()

@@ -1,5 +1,6 @@
 // Command neuron-tracker is the control plane of a Neuron network: it knows
-// the nodes, chooses routes, signs leases and shows the state of the network.
+// the nodes, chooses routes, signs leases, publishes models and shows the state
+// of the network.
 package main
 
 import (
@@ -8,15 +9,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
-	"time"
 
 	"neuron/engine/protocol"
-	"neuron/tracker-server/server"
 )
 
 func main() { os.Exit(mainStatus()) }
@@ -28,47 +27,107 @@ func mainStatus() int {
 	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
+// command is one command of the program. Its flags may stand before and after
+// the arguments.
+type command struct {
+	name, args, about string
+	setup             func(*flag.FlagSet) runner
+}
+
+// runner does the work, after the flags are parsed. A usageError ends the
+// program with status 2.
+type runner func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+// commands lists what the program can do; without a name it serves.
+func commands() []command {
+	return []command{
+		{"serve", "", "run the tracker (also without a command)", serve},
+		{"publish", "PATH...", "put a model of this computer into the catalog", publishCommand},
+		{"unpublish", "MODEL", "take a model out of the catalog", unpublishCommand},
+		{"catalog", "", "list the published models", catalogCommand},
+	}
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
 // run is the program; it returns the exit code: 0 after an orderly stop, 1
 // after an error, 2 for wrong flags.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := server.Options{}
-	flags := flag.NewFlagSet("neuron-tracker", flag.ContinueOnError)
+	name := "serve"
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		name, args = args[0], args[1:]
+	}
+	for _, c := range commands() {
+		if c.name == name {
+			return c.run(ctx, args, stdout, stderr)
+		}
+	}
+	fmt.Fprintf(stderr, "neuron-tracker: there is no command %.40q; see --help\n", name)
+	return 2
+}
+
+func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("neuron-tracker "+c.name, flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:7700", "`HOST:PORT` for nodes, API and status page")
-	flags.StringVar(&o.Data, "data", defaultData(), "`folder` for database and key")
-	flags.StringVar(&o.TLSCert, "tls-cert", "", "PEM `file` with the certificate")
-	flags.StringVar(&o.TLSKey, "tls-key", "", "PEM `file` with its key")
-	flags.BoolVar(&o.Insecure, "insecure", false, "allow plain HTTP on addresses other than loopback")
-	flags.DurationVar(&o.ReportEvery, "report-every", 5*time.Second, "how often nodes report (1s to 20s)")
-	flags.IntVar(&o.MaxConns, "max-connections", 20_000, "most connections of nodes and gateways")
-	flags.IntVar(&o.MaxPerAddress, "max-per-address", 512, "most connections from one IP address")
-	level := flags.String("log-level", "info", "debug, info, warn or error")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return 0
-		}
+	flags.Usage = func() { c.usage(flags) }
+	work := c.setup(flags)
+	rest, err := parse(flags, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil: // the flag package has told
 		return 2
+	case c.args == "" && len(rest) > 0:
+		err = &usageError{"unknown argument " + rest[0]}
+	default:
+		err = work(ctx, rest, stdout, stderr)
 	}
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(*level)); err != nil || flags.NArg() > 0 {
-		fmt.Fprintln(stderr, "neuron-tracker: unknown log level or argument; see --help")
-		return 2
-	}
-	o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: l}))
-	s, err := server.New(o)
 	if err == nil {
-		// The port is open: whoever reads this line can connect.
-		fmt.Fprintln(stdout, s.URL())
-		err = s.Run(ctx)
+		return 0
 	}
-	if err != nil {
-		fmt.Fprintln(stderr, "neuron-tracker:", err)
-		if remedy := protocol.AsError(err).Code.Remedy(); remedy != "" {
-			fmt.Fprintln(stderr, remedy)
+	fmt.Fprintln(stderr, "neuron-tracker:", err)
+	var wrong *usageError
+	if errors.As(err, &wrong) {
+		fmt.Fprintf(stderr, "see neuron-tracker %s --help\n", c.name)
+		return 2
+	}
+	if remedy := protocol.AsError(err).Code.Remedy(); remedy != "" {
+		fmt.Fprintln(stderr, remedy)
+	}
+	return 1
+}
+
+func (c *command) usage(flags *flag.FlagSet) {
+	w := flags.Output()
+	fmt.Fprintf(w, "Usage: neuron-tracker %s %s[flags]\n%s\n\n", c.name, strings.TrimPrefix(c.args+" ", " "), c.about)
+	flags.PrintDefaults()
+	if c.name == "serve" {
+		fmt.Fprintln(w, "\nCommands:")
+		for _, o := range commands() {
+			fmt.Fprintf(w, "  %-20s %s\n", o.name+" "+o.args, o.about)
 		}
-		return 1
 	}
-	return 0
+}
+
+// parse reads flags wherever they stand, up to "--", and returns the rest.
+func parse(flags *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		left := flags.Args()
+		if n := len(args) - len(left); len(left) == 0 || n > 0 && args[n-1] == "--" {
+			return append(rest, left...), nil
+		}
+		rest, args = append(rest, left[0]), left[1:]
+	}
+}
+
+func dataFlag(flags *flag.FlagSet) *string {
+	return flags.String("data", defaultData(), "`folder` for database and key")
 }
 
 func defaultData() string {

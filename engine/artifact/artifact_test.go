@@ -248,7 +248,7 @@ func TestShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths, release, err := whole.Prepare()
+	paths, release, err := whole.Prepare(t.Context())
 	if err != nil || !slices.Equal(paths, []string{path}) || whole.Dir() != "" {
 		t.Errorf("the whole model: %v in %q, %v", paths, whole.Dir(), err)
 	}
@@ -275,7 +275,7 @@ func TestShard(t *testing.T) {
 		t.Errorf("%d bytes copied to %q", copied, part.Dir())
 	}
 	for range 2 { // the folder is free again after release
-		paths, release, err = part.Prepare()
+		paths, release, err = part.Prepare(t.Context())
 		if err != nil || len(paths) < 3 {
 			t.Fatalf("files %v, %v", paths, err)
 		}
@@ -333,7 +333,7 @@ func TestShardOfADamagedFolder(t *testing.T) {
 	if err := os.Truncate(filepath.Join(part.Dir(), "blk.0001.gguf"), 70000); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := part.Prepare(); err == nil || !strings.Contains(err.Error(), "blk.0001.gguf") {
+	if _, _, err := part.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "blk.0001.gguf") {
 		t.Errorf("a truncated layer: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(part.Dir(), "shard.json"), []byte("{"), 0o644); err != nil {
@@ -447,7 +447,7 @@ func TestSplitFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths, release, err := part.Prepare()
+	paths, release, err := part.Prepare(t.Context())
 	if err != nil || len(paths) < 4 {
 		t.Errorf("files %v, %v", paths, err)
 	}

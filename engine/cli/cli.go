@@ -70,8 +70,8 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), stopCommand(), gatewayCommand(), stageCommand(), statusCommand(), modelsCommand(),
-		sessionsCommand(), chatCommand(), inspectCommand())
+	root.AddCommand(runCommand(), seedCommand(), stopCommand(), gatewayCommand(), stageCommand(), swarmCommand(), statusCommand(), modelsCommand(),
+		sessionsCommand(), transfersCommand(), chatCommand(), inspectCommand(), manifestCommand())
 	return root
 }
 

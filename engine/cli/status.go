@@ -58,6 +58,9 @@ func statusCommand() *cobra.Command {
 				fmt.Fprintf(w, "holds\t%s layers %s: %s, %.1f MB, %d sessions, %.2f ms per token\n",
 					x.Name, x.Range, x.State, float64(x.Bytes)/1e6, x.Sessions, float64(x.StepMicros)/1e3)
 			}
+			for _, t := range s.Transfers {
+				fmt.Fprintf(w, "transfer\t%s\n", transferLine(t))
+			}
 			m := s.Memory
 			fmt.Fprintf(w, "memory\t%.0f MB anonymous (weights, KV, compute), %.0f MB of files, %.1f GB free\n",
 				float64(m.Anonymous)/1e6, float64(m.File)/1e6, float64(m.Free)/1e9)
@@ -71,6 +74,53 @@ func statusCommand() *cobra.Command {
 					fmt.Fprintf(w, ": %s", h.Remedy)
 				}
 				fmt.Fprintln(w)
+			}
+			return w.Flush()
+		})
+}
+
+// transferLine is a transfer in one line.
+func transferLine(t localapi.Transfer) string {
+	out := fmt.Sprintf("%s %s: %.1f of %.1f MB", t.Name, t.State, float64(t.Done)/1e6, float64(t.Bytes)/1e6)
+	if t.DownRate > 0 {
+		out += fmt.Sprintf(", %.1f MB/s down", float64(t.DownRate)/1e6)
+	}
+	if t.UpRate > 0 {
+		out += fmt.Sprintf(", %.1f MB/s up", float64(t.UpRate)/1e6)
+	}
+	out += fmt.Sprintf(", %d peers", t.Peers)
+	if t.ETASeconds > 0 && t.Done < t.Bytes {
+		out += ", " + (time.Duration(t.ETASeconds) * time.Second).String() + " left"
+	}
+	return out
+}
+
+// transfersCommand shows what is fetched and seeded, layer by layer.
+func transfersCommand() *cobra.Command {
+	return local("transfers", "Show what is fetched and seeded, layer by layer",
+		func(ctx context.Context, c *localapi.Client) ([]localapi.Transfer, error) {
+			s, err := c.Status(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return s.Transfers, nil
+		},
+		func(out io.Writer, list []localapi.Transfer) error {
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			for _, t := range list {
+				fmt.Fprintln(w, transferLine(t))
+				for _, p := range t.Parts {
+					state := "fetched"
+					switch {
+					case p.Served:
+						state = "served"
+					case p.Verified:
+						state = "verified"
+					case p.Done < p.Bytes:
+						state = fmt.Sprintf("%.0f %%", 100*float64(p.Done)/float64(max(1, p.Bytes)))
+					}
+					fmt.Fprintf(w, "  %s\t%.1f MB\t%s\n", p.Name, float64(p.Bytes)/1e6, state)
+				}
 			}
 			return w.Flush()
 		})

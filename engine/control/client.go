@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"net/url"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type Client struct {
 	// Protected by mu.
 	state   State
 	key     ed25519.PublicKey // trusted tracker key, nil until known
+	token   string            // of the newest welcome
 	link    *link             // nil unless connected
 	linked  chan struct{}     // closed while link is set
 	nextID  uint64
@@ -151,6 +153,27 @@ func (c *Client) TrackerKey() ed25519.PublicKey {
 	return c.key
 }
 
+// AnnounceToken is this node's way to private models, "" before the first
+// contact. It is a secret.
+func (c *Client) AnnounceToken() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token
+}
+
+// maxToken bounds it; it becomes part of URLs.
+const maxToken = 512
+
+func (c *Client) keepToken(token string) {
+	if len(token) > maxToken || url.PathEscape(token) != token {
+		c.o.Logger.Warn("announce token is not usable", "bytes", len(token))
+		return
+	}
+	c.mu.Lock()
+	c.token = token
+	c.mu.Unlock()
+}
+
 // checkKey compares the offered key with the trusted one.
 func (c *Client) checkKey(offered ed25519.PublicKey) *protocol.Error {
 	if len(offered) != ed25519.PublicKeySize {
@@ -232,6 +255,26 @@ func (c *Client) Models(ctx context.Context) ([]protocol.ModelInfo, error) {
 		}
 	}
 	return out, nil
+}
+
+// Place asks what this node should hold. The caller checks the range against
+// the model's manifest.
+func (c *Client) Place(ctx context.Context, q protocol.PlaceRequest) (*protocol.Placement, error) {
+	e, err := c.call(ctx, protocol.MsgPlace, q, protocol.MsgPlace)
+	if err != nil {
+		return nil, err
+	}
+	p, err := protocol.Unpack[protocol.Placement](e)
+	if err != nil {
+		return nil, badAnswer(err)
+	}
+	if _, err := protocol.ParseModelID(string(p.Model)); err != nil {
+		return nil, badAnswer(err)
+	}
+	if p.Range.First < 0 || p.Range.Len() < 1 || p.Name == "" || len(p.Name) > 256 || len(p.Reason) > 1024 {
+		return nil, badAnswer(protocol.Errorf(protocol.CodeRangeInvalid, "a placement of layers %s", p.Range))
+	}
+	return p, nil
 }
 
 func badAnswer(err error) *protocol.Error {

@@ -13,7 +13,7 @@ const maxPeers = 1024
 // An error ends the connection.
 func (c *Client) inbound(l *link, e *protocol.Envelope) error {
 	switch e.Kind {
-	case protocol.MsgLease, protocol.MsgModels:
+	case protocol.MsgLease, protocol.MsgModels, protocol.MsgPlace:
 		l.answer(e)
 	case protocol.MsgError:
 		if e.ID != 0 {

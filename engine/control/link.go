@@ -118,6 +118,7 @@ func (c *Client) serve(ctx context.Context) (end ending) {
 		return fail(err)
 	}
 	end.welcomed = true
+	c.keepToken(welcome.AnnounceToken)
 	since := c.o.Clock.Now()
 
 	l := newLink(ws)

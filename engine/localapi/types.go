@@ -29,11 +29,15 @@ type Status struct {
 	// serves no shard.
 	Seam string `json:"seam,omitempty"`
 	// Gateway is the base URL of the OpenAI API, "" when there is none.
-	Gateway string        `json:"gateway,omitempty"`
-	Tracker Tracker       `json:"tracker"`
-	Shards  []Shard       `json:"shards"`
-	Memory  Memory        `json:"memory"`
-	Health  []HealthEntry `json:"health"`
+	Gateway string  `json:"gateway,omitempty"`
+	Tracker Tracker `json:"tracker"`
+	Shards  []Shard `json:"shards"`
+	// Transfers are the models that are fetched or seeded.
+	Transfers []Transfer `json:"transfers"`
+	// SwarmPID is the process that transfers, 0 when none runs.
+	SwarmPID int           `json:"swarm_pid,omitempty"`
+	Memory   Memory        `json:"memory"`
+	Health   []HealthEntry `json:"health"`
 	// StagePIDs are the running stage processes.
 	StagePIDs []int `json:"stage_pids,omitempty"`
 	// Goroutines and OpenFiles are the engine process's own, for those who look
@@ -65,6 +69,46 @@ type Shard struct {
 	StepMicros  int64           `json:"step_us"`
 	ChunkMicros int64           `json:"chunk_us"`
 	Error       *protocol.Error `json:"error,omitempty"`
+}
+
+// Transfer is a model that is fetched or seeded. Bytes count whole pieces, rates
+// are bytes per second over the last seconds.
+type Transfer struct {
+	Model protocol.ModelID `json:"model"`
+	Name  string           `json:"name"`
+	// State is a swarm.State: starting, downloading, complete, paused, blocked
+	// or failed.
+	State string          `json:"state"`
+	Error *protocol.Error `json:"error,omitempty"`
+	// InPlace says that a file of this computer is seeded from where it lies.
+	InPlace bool  `json:"in_place,omitempty"`
+	Bytes   int64 `json:"bytes"` // what is wanted
+	Done    int64 `json:"done"`  // what of it is there
+	// Received and Sent count since the transferring process began; Wasted is
+	// the part of Received that was of no use.
+	Received   int64 `json:"received"`
+	Sent       int64 `json:"sent"`
+	Wasted     int64 `json:"wasted"`
+	DownRate   int64 `json:"down_rate"`
+	UpRate     int64 `json:"up_rate"`
+	Peers      int   `json:"peers"`
+	Seeds      int   `json:"seeds"`
+	Dropped    int   `json:"dropped"`     // peers and web seeds that sent wrong data
+	ETASeconds int64 `json:"eta_seconds"` // -1: not known
+	// Parts are the layers and the tensors that belong to none.
+	Parts []Part `json:"parts"`
+}
+
+// Part is one file of a shard folder.
+type Part struct {
+	Name  string `json:"name"`
+	Layer int    `json:"layer"` // -1: belongs to no layer
+	Bytes int64  `json:"bytes"`
+	Done  int64  `json:"done"` // fetched, in whole pieces
+	// Verified says that its hash has matched and it has not changed since,
+	// Served that a stage runs it.
+	Verified bool `json:"verified"`
+	Served   bool `json:"served"`
 }
 
 // Memory is in bytes.

@@ -138,7 +138,6 @@ func TestRefusedGateways(t *testing.T) {
 		change func(*testing.T, *program.GatewayOptions)
 		code   protocol.Code
 	}{
-		"no model":          {func(_ *testing.T, o *program.GatewayOptions) { o.Models = nil }, protocol.CodeInvalidRequest},
 		"no model file":     {func(_ *testing.T, o *program.GatewayOptions) { o.Models = []string{"absent.gguf"} }, protocol.CodeModelUnknown},
 		"port in use":       {func(t *testing.T, o *program.GatewayOptions) { o.Listen = busyPort(t) }, protocol.CodePortInUse},
 		"tracker address":   {func(_ *testing.T, o *program.GatewayOptions) { o.Tracker = "ftp://x" }, protocol.CodeInvalidRequest},

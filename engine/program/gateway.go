@@ -19,6 +19,7 @@ import (
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
 	"neuron/engine/session"
+	"neuron/engine/stage"
 	"neuron/internal/filelock"
 	"neuron/internal/identity"
 	"neuron/internal/version"
@@ -30,9 +31,13 @@ type GatewayOptions struct {
 	Tracker    string
 	TrackerKey ed25519.PublicKey
 	// Models are GGUF files whose tokenizers and templates this gateway uses;
-	// it reads their metadata only.
+	// it reads their metadata only. That of other models is fetched from the
+	// network, at the first request.
 	Models []string
-	Listen string // ["127.0.0.1:0"]
+	// Publishers may sign manifests besides the tracker.
+	Publishers  []ed25519.PublicKey
+	SwarmListen string // ["127.0.0.1:0"]
+	Listen      string // ["127.0.0.1:0"]
 	// Key is what clients must send; "" makes one and keeps it in the data
 	// folder; "none" asks for none, on loopback only.
 	Key string
@@ -55,6 +60,8 @@ type Gateway struct {
 	lock  *filelock.Lock
 	id    *identity.Identity
 	texts *texts
+	nets  *models
+	llama string // version of the native library
 	l     net.Listener
 
 	ctl     *control.Client
@@ -74,6 +81,9 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	if o.Listen == "" {
 		o.Listen = "127.0.0.1:0"
 	}
+	if o.SwarmListen == "" {
+		o.SwarmListen = "127.0.0.1:0"
+	}
 	if o.Log == nil {
 		o.Log = func(string) *slog.Logger { return slog.New(slog.DiscardHandler) }
 	}
@@ -92,7 +102,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	if g.key, err = apiKey(o); err != nil {
 		return nil, err
 	}
-	if g.texts, err = newTexts(ctx, o); err != nil {
+	if err := g.openModels(ctx); err != nil {
 		return nil, err
 	}
 	if g.l, err = listen(ctx, "API", o.Listen); err != nil {
@@ -109,11 +119,48 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	return g, g.writeEndpoint()
 }
 
+// openModels finds out about the native library and loads the tokenizers that
+// are files of this computer.
+func (g *Gateway) openModels(ctx context.Context) error {
+	sp, err := spawn(g.o.Exe, g.o.Log)
+	if err != nil {
+		return err
+	}
+	about, err := stage.About(ctx, sp, g.o.NativeDir)
+	if err != nil {
+		return err
+	}
+	g.llama = about.Llama
+	g.nets, err = newModels(modelsOptions{
+		data: g.o.Data, tracker: g.o.Tracker, listen: g.o.SwarmListen, spawn: sp,
+		trusted: trustedKeys(g.trackerKey, g.o.Publishers), token: g.announceToken, log: g.o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	g.texts, err = newTexts(ctx, g.o, sp, g.nets.lib)
+	return err
+}
+
+func (g *Gateway) trackerKey() ed25519.PublicKey {
+	if g.ctl != nil {
+		return g.ctl.TrackerKey()
+	}
+	return g.o.TrackerKey
+}
+
+func (g *Gateway) announceToken() string {
+	if g.ctl != nil {
+		return g.ctl.AnnounceToken()
+	}
+	return ""
+}
+
 // connect builds the way to the tracker and the session manager.
 func (g *Gateway) connect() (err error) {
 	g.ctl, err = control.New(control.Options{
 		URL: g.o.Tracker, Identity: g.id, Role: protocol.RoleGateway,
-		Build:  protocol.Build{Protocol: protocol.Version, Llama: g.texts.llama},
+		Build:  protocol.Build{Protocol: protocol.Version, Llama: g.llama},
 		Engine: version.String(), PinnedTracker: g.o.TrackerKey, Trust: control.NewFileTrust(g.o.Data),
 		OnPeers: g.peers.set, Logger: g.o.Log("control"),
 		OnEndSession: func(id protocol.SessionID, e *protocol.Error) { g.manager.End(id, e) },
@@ -121,6 +168,9 @@ func (g *Gateway) connect() (err error) {
 	if err != nil {
 		return err
 	}
+	// A model's metadata is checked with the tracker's key, which the connection
+	// brings.
+	g.texts.connected = router{g.ctl}.await
 	g.manager, err = session.New(session.Options{
 		Node: g.id.ID(), Hops: session.SeamHops{Client: g.client}, Router: router{g.ctl}, Texts: g.texts,
 		RTT: g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, Logger: g.o.Log("session"),
@@ -182,6 +232,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 	})
 	parts.Go(func() { g.peers.run(ctx) })
+	parts.Go(func() { g.nets.host.Run(ctx) })
 
 	<-ctx.Done()
 	g.log.Info("Gateway stops")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
 	"neuron/engine/stage"
-	"neuron/engine/stage/wire"
+	"neuron/engine/swarm"
 	"neuron/internal/filelock"
 	"neuron/internal/identity"
 	"neuron/internal/version"
@@ -30,17 +29,31 @@ type NodeOptions struct {
 	Tracker string // URL; "" works alone
 	// TrackerKey pins the tracker; empty trusts the first key seen.
 	TrackerKey ed25519.PublicKey
-	Model      string // GGUF file, or any part of a split one
-	Layers     string // "all" or "FIRST-LAST" ["all"]
-	SeamListen string // ["127.0.0.1:0"]
-	SeamAddr   string // what others dial [the listener's address]
-	APIListen  string // local API ["127.0.0.1:0"]
+	// Model is a GGUF file (any part of a split one), or the name or id of a
+	// model in the tracker's catalog; "" leaves the choice to the tracker.
+	Model string
+	// Layers is "all" or "FIRST-LAST"; "" is all of a file, and the tracker's
+	// choice for a model of the catalog.
+	Layers string
+	// Adopt are GGUF files of this computer that are seeded from where they
+	// lie, and used instead of fetching the same model.
+	Adopt []string
+	// SeedOnly holds no layers: the node gives what it adopted, and runs nothing.
+	SeedOnly bool
+	// Publishers may sign manifests besides the tracker.
+	Publishers  []ed25519.PublicKey
+	SwarmListen string // ["127.0.0.1:0"]
+	Swarm       swarm.Limits
+	SeamListen  string // ["127.0.0.1:0"]
+	SeamAddr    string // what others dial [the listener's address]
+	APIListen   string // local API ["127.0.0.1:0"]
 
 	Threads     int   // per call [as many as other programs leave free]
 	ChunkRows   int   // [256]
 	MaxContext  int   // [the model's, at most 128K]
 	MaxSessions int   // [16]
 	KVBudget    int64 // bytes [a quarter of the memory that is available]
+	MemoryLimit int64 // bytes for weights and sessions [what is available]
 	NoRepack    bool
 
 	NativeDir string // [found by the stage]
@@ -63,28 +76,32 @@ type Node struct {
 	log   *slog.Logger
 	began time.Time
 	host  probe.Host
+	spawn stage.Spawn
 
 	lock     *filelock.Lock
 	id       *identity.Identity
-	shard    *artifact.Shard
-	stage    *stage.Host
+	adopted  []*artifact.Source // files of this computer, to be seeded
+	models   *models            // nil without a tracker
+	shard    *shard
 	seamL    net.Listener
 	seam     *seam.Server
 	client   *seam.Client
 	peers    *peers
 	api      *localapi.Server
 	stop     context.CancelCauseFunc // set by Run
-	settled  chan struct{}           // closed when the stage is ready or failed for the first time
+	ctlMade  chan struct{}           // closed when ctl is set
+	settled  chan struct{}           // closed when a stage is ready or failed for the first time
 	settleMu sync.Once
 
-	mu  sync.Mutex
-	ctl *control.Client // guarded by mu; nil until the stage has settled, or without a tracker
+	mu     sync.Mutex
+	ctl    *control.Client // guarded by mu; nil until the library has said its version, or without a tracker
+	health *protocol.Error // guarded by mu; why there is no assignment
 }
 
-// NewNode takes the data folder and ports and cuts what is missing of the
-// shard; nothing runs yet. The caller must Run or Close it.
+// NewNode takes the data folder and ports, and cuts what is missing of a model
+// that is a file; nothing runs yet. The caller must Run or Close it.
 func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
-	n := &Node{o: o.withDefaults(), began: time.Now(), settled: make(chan struct{})}
+	n := &Node{o: o.withDefaults(), began: time.Now(), settled: make(chan struct{}), ctlMade: make(chan struct{})}
 	n.log = n.o.Log("node")
 	defer func() {
 		if err != nil {
@@ -100,15 +117,14 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 	if n.host, err = probe.Read(); err != nil {
 		return nil, err
 	}
-	src, err := artifact.Inspect(ctx, n.o.Model, n.o.Data, n.log)
-	if err != nil {
+	if err := n.checkOptions(); err != nil {
 		return nil, err
 	}
-	layers, err := src.ParseLayers(n.o.Layers)
-	if err != nil {
+	if n.spawn, err = spawn(n.o.Exe, n.o.Log); err != nil {
 		return nil, err
 	}
-	if n.shard, err = src.Shard(ctx, layers, filepath.Join(n.o.Data, "shards"), nil); err != nil {
+	want, err := n.openFiles(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if n.seamL, err = listen(ctx, "seam", n.o.SeamListen); err != nil {
@@ -117,9 +133,16 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 	if n.o.SeamAddr == "" {
 		n.o.SeamAddr = n.seamL.Addr().String()
 	}
-	if n.stage, err = n.newStage(src); err != nil {
-		return nil, err
+	if n.o.Tracker != "" {
+		n.models, err = newModels(modelsOptions{
+			data: n.o.Data, tracker: n.o.Tracker, listen: n.o.SwarmListen, limits: n.o.Swarm, spawn: n.spawn,
+			trusted: trustedKeys(n.trackerKey, n.o.Publishers), token: n.announceToken, changed: n.modelsChanged, log: n.o.Log,
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
+	n.shard = n.newShard(want)
 	n.client = seam.NewClient(n.id)
 	n.peers = newPeers(n.client, n.id.ID(), n.log)
 	n.seam = seam.NewServer(seam.ServerOptions{
@@ -137,9 +160,9 @@ func (o NodeOptions) withDefaults() NodeOptions {
 			*s = v
 		}
 	}
-	str(&o.Layers, "all")
 	str(&o.SeamListen, "127.0.0.1:0")
 	str(&o.APIListen, "127.0.0.1:0")
+	str(&o.SwarmListen, "127.0.0.1:0")
 	num := func(n *int, v int) {
 		if *n == 0 {
 			*n = v
@@ -153,40 +176,20 @@ func (o NodeOptions) withDefaults() NodeOptions {
 	return o
 }
 
-func (n *Node) newStage(src *artifact.Source) (*stage.Host, error) {
+func (n *Node) checkOptions() error {
 	if n.o.ChunkRows < 64 || n.o.ChunkRows > protocol.MaxChunkRows || n.o.ChunkRows%64 != 0 {
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "prefill chunks have 64 to %d rows, in steps of 64", protocol.MaxChunkRows)
+		return protocol.Errorf(protocol.CodeInvalidRequest, "prefill chunks have 64 to %d rows, in steps of 64", protocol.MaxChunkRows)
 	}
-	sp, err := spawn(n.o.Exe, n.o.Log)
-	if err != nil {
-		return nil, err
+	if n.o.SeedOnly && (n.o.Tracker == "" || len(n.o.Adopt) == 0) {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "seeding needs a tracker and at least one file")
 	}
-	report := n.shard.Capability(n.o.ChunkRows)
-	maxContext := src.Context()
-	if n.o.MaxContext > 0 {
-		maxContext = min(maxContext, n.o.MaxContext)
-	}
-	budget := n.o.KVBudget
-	if budget == 0 {
-		m, err := probe.ReadMemory()
-		if err != nil {
-			return nil, err
+	if n.o.Tracker == "" && !isFile(n.o.Model) {
+		if n.o.Model == "" {
+			return protocol.Errorf(protocol.CodeInvalidRequest, "a node needs a model: a GGUF file, or a tracker that knows some")
 		}
-		budget = max(0, m.AvailableBytes-n.shard.Weight()) / kvShare
+		return protocol.Errorf(protocol.CodeModelUnknown, "there is no file %s, and no tracker is given that may know a model of this name", n.o.Model)
 	}
-	threads := n.o.Threads
-	if threads == 0 {
-		threads = n.host.Cores
-	}
-	exit := src.Model.Family().Exit
-	return stage.NewHost(stage.HostOptions{
-		Spawn: sp, Report: report, Prepare: n.shard.Prepare, Changed: n.stageChanged, Logger: n.o.Log("stage"),
-		Load: wire.Load{
-			NativeDir: n.o.NativeDir, First: report.Loaded.First, Last: report.Loaded.Last, Layers: report.Layers, ExitNode: exit,
-			Threads: threads, Adaptive: n.o.Threads == 0, ChunkRows: n.o.ChunkRows, MaxContext: maxContext, MaxSessions: n.o.MaxSessions,
-			KVBudget: budget, KVBytesPerCell: report.KVBytesPerCell, NoRepack: n.o.NoRepack,
-		},
-	}), nil
+	return nil
 }
 
 // ID is the node's id.
@@ -195,10 +198,11 @@ func (n *Node) ID() protocol.NodeID { return n.id.ID() }
 // SeamAddr is where other nodes dial.
 func (n *Node) SeamAddr() string { return n.o.SeamAddr }
 
-// Stage gives the stage host, for tests that break it.
-func (n *Node) Stage() *stage.Host { return n.stage }
+// Stage gives the stage host, for tests that break it; nil while the shard's
+// files are missing.
+func (n *Node) Stage() *stage.Host { return n.shard.Host() }
 
-// Ready is closed when the stage has loaded for the first time or failed to.
+// Ready is closed when a stage has loaded for the first time or failed to.
 func (n *Node) Ready() <-chan struct{} { return n.settled }
 
 // Run serves until ctx ends or a part fails for good, and returns when
@@ -222,9 +226,17 @@ func (n *Node) Run(ctx context.Context) error {
 		})
 	}
 	var stageDone sync.WaitGroup
-	stageDone.Go(func() { n.stage.Run(stageCtx) })
+	stageDone.Go(func() { n.shard.Run(stageCtx) })
 	serve("seam", func() error { return n.seam.Serve(n.seamL) })
+	serve("stage", func() error { return n.watchStage(ctx) })
 	serve("control channel", func() error { return n.runControl(ctx) })
+	if n.models != nil {
+		parts.Go(func() { n.models.host.Run(ctx) })
+		parts.Go(func() { n.seed(ctx) })
+		if !n.o.SeedOnly {
+			serve("assignment", func() error { return n.choose(ctx) })
+		}
+	}
 	parts.Go(func() { n.peers.run(ctx) })
 
 	<-ctx.Done()
@@ -265,100 +277,4 @@ func (n *Node) release() {
 	if n.lock != nil {
 		n.lock.Unlock()
 	}
-}
-
-// readyStage is the seam's view of the stage; a nil *Process must become a nil
-// interface.
-func (n *Node) readyStage() seam.Stage {
-	if p := n.stage.Process(); p != nil {
-		return p
-	}
-	return nil
-}
-
-func (n *Node) stageChanged() {
-	switch n.stage.Report().State {
-	case protocol.ShardReady, protocol.ShardFailed:
-		n.settleMu.Do(func() { close(n.settled) })
-	}
-	n.api.Changed()
-	if c := n.control(); c != nil {
-		c.ReportNow()
-	}
-}
-
-// runControl connects to the tracker once the stage has settled: the hello
-// names the library that the stage runs.
-func (n *Node) runControl(ctx context.Context) error {
-	select {
-	case <-n.settled:
-	case <-ctx.Done():
-		return nil
-	}
-	r := n.stage.Report()
-	if r.Error != nil && permanent(r.Error.Code) {
-		return r.Error
-	}
-	if n.o.Tracker == "" {
-		return nil
-	}
-	c, err := control.New(control.Options{
-		URL: n.o.Tracker, Identity: n.id, Role: protocol.RoleNode, Build: r.Capability.Build, Engine: version.String(),
-		Addr: n.o.SeamAddr, Host: n.host.String(), PinnedTracker: n.o.TrackerKey, Trust: control.NewFileTrust(n.o.Data),
-		Report: n.report, OnPeers: n.peers.set, OnEndSession: n.endSession, Logger: n.o.Log("control"),
-	})
-	if err != nil {
-		return err
-	}
-	n.mu.Lock()
-	n.ctl = c
-	n.mu.Unlock()
-	n.peers.onRound(c.ReportNow)
-	return c.Run(ctx)
-}
-
-// permanent codes will not get better by starting the stage again.
-func permanent(c protocol.Code) bool {
-	switch c {
-	case protocol.CodeNativeMissing, protocol.CodeNativeLayout, protocol.CodeModelInvalid, protocol.CodeModelUnknown:
-		return true
-	}
-	return false
-}
-
-func (n *Node) control() *control.Client {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.ctl
-}
-
-func (n *Node) trackerKey() ed25519.PublicKey {
-	if c := n.control(); c != nil {
-		return c.TrackerKey()
-	}
-	return n.o.TrackerKey
-}
-
-func (n *Node) hopFailed(s protocol.SessionID, node protocol.NodeID, e *protocol.Error) {
-	if c := n.control(); c != nil {
-		c.HopFailed(s, node, e)
-	}
-}
-
-func (n *Node) endSession(s protocol.SessionID, e *protocol.Error) { n.seam.EndSession(s, e) }
-
-// report is what the tracker learns.
-func (n *Node) report() protocol.Report {
-	shard := n.stage.Report()
-	r := protocol.Report{Shards: []protocol.ShardReport{shard}, RTTMicros: n.peers.snapshot()}
-	if shard.Error != nil && shard.Error.Code == protocol.CodeHostBusy {
-		r.SharingOff = string(protocol.CodeHostBusy)
-	}
-	if m, err := probe.ReadMemory(); err == nil {
-		r.MemoryPressure, r.FreeMemory = m.Pressure, m.AvailableBytes
-	}
-	if free, err := probe.FreeDisk(n.o.Data); err == nil {
-		r.FreeDisk = free
-	}
-	return r
 }

@@ -19,42 +19,112 @@ type nodeStatus Node
 // Status implements localapi.Source.
 func (s *nodeStatus) Status() localapi.Status {
 	n := (*Node)(s)
-	r := n.stage.Report()
 	// Asked once: the connection may begin while the rest is gathered, and its
 	// state and its health must be those of one moment.
 	tracker, trouble := n.trackerStatus()
 	out := localapi.Status{
-		Version: version.String(), Llama: r.Capability.Build.Llama, Node: n.id.ID(), Role: string(protocol.RoleNode),
+		Version: version.String(), Node: n.id.ID(), Role: string(protocol.RoleNode),
 		PID: os.Getpid(), Started: n.began, UptimeSec: int64(time.Since(n.began).Seconds()), Seam: n.o.SeamAddr,
-		Tracker: tracker,
-		Shards: []localapi.Shard{{
-			Model: r.Capability.Model, Name: r.Capability.Name, Range: r.Capability.Loaded, State: r.State,
-			Bytes: r.Capability.WeightBytes, BytesDone: r.Capability.WeightBytes, Sessions: r.Sessions,
-			StepMicros: r.StepMicros, ChunkMicros: r.ChunkMicros, Error: r.Error,
-		}},
+		Tracker: tracker, Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
 		Memory:     localapi.Memory{Total: n.host.MemoryBytes},
-		Goroutines: runtime.NumGoroutine(), OpenFiles: probe.OpenFiles(os.Getpid()), StagePIDs: n.stage.Pids(),
+		Goroutines: runtime.NumGoroutine(), OpenFiles: probe.OpenFiles(os.Getpid()),
 	}
+	r, assigned := n.shard.Report()
+	if assigned {
+		out.Llama = r.Capability.Build.Llama
+		out.Shards = append(out.Shards, n.shardStatus(r))
+	}
+	n.transferStatus(&out, r)
+	n.memoryStatus(&out)
+	for _, e := range []*protocol.Error{r.Error, n.assignmentError()} {
+		if e != nil {
+			out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, e))
+		}
+	}
+	if trouble != nil {
+		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, trouble))
+	}
+	return out
+}
+
+func (n *Node) shardStatus(r protocol.ShardReport) localapi.Shard {
+	out := localapi.Shard{
+		Model: r.Capability.Model, Name: r.Capability.Name, Range: r.Capability.Loaded, State: r.State,
+		Bytes: r.Capability.WeightBytes, BytesDone: r.Capability.WeightBytes, Sessions: r.Sessions,
+		StepMicros: r.StepMicros, ChunkMicros: r.ChunkMicros, Error: r.Error,
+	}
+	if r.State == protocol.ShardDownloading {
+		out.BytesDone = 0
+		if n.models != nil {
+			if t, ok := n.models.lib.Status(out.Model); ok {
+				out.Bytes, out.BytesDone = t.Bytes, t.Done
+			}
+		}
+	}
+	return out
+}
+
+// transferStatus adds what the swarm does.
+func (n *Node) transferStatus(out *localapi.Status, r protocol.ShardReport) {
+	if n.models == nil {
+		return
+	}
+	out.SwarmPID = n.models.host.Pid()
+	st := n.models.host.Status()
+	if st.Error != nil {
+		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, st.Error))
+	}
+	for _, m := range st.Models {
+		t := localapi.Transfer{
+			Model: m.Model, Name: n.modelName(m.Model), State: string(m.State), Error: m.Error, InPlace: n.localSource(m.Model) != nil,
+			Bytes: m.Bytes, Done: m.Done, Received: m.Received, Sent: m.Sent, Wasted: m.Wasted,
+			DownRate: m.DownRate, UpRate: m.UpRate, Peers: m.Peers, Seeds: m.Seeds, Dropped: m.Dropped, ETASeconds: m.ETASeconds,
+			Parts: []localapi.Part{},
+		}
+		for _, f := range m.Files {
+			served := r.State == protocol.ShardReady && r.Capability.Model == m.Model &&
+				(f.Layer < 0 || r.Capability.Loaded.Contains(protocol.Range{First: f.Layer, Last: f.Layer + 1}))
+			t.Parts = append(t.Parts, localapi.Part{Name: f.Name, Layer: f.Layer, Bytes: f.Bytes, Done: f.Done, Served: served})
+		}
+		out.Transfers = append(out.Transfers, t)
+		if m.Error != nil {
+			out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, m.Error))
+		}
+	}
+}
+
+func (n *Node) memoryStatus(out *localapi.Status) {
 	if m, err := probe.ReadMemory(); err == nil {
 		out.Memory.Free = m.AvailableBytes
 	}
 	if free, err := probe.FreeDisk(n.o.Data); err == nil {
 		out.Memory.DiskFree = free
 	}
-	if p := n.stage.Process(); p != nil {
+	if p := n.shard.Process(); p != nil {
 		s := p.Stats()
+		out.StagePIDs = []int{p.Pid()}
 		out.Memory.KVBudget, out.Memory.KVInUse, out.Memory.Compute = p.KVBudget(), s.KVBytes, s.ComputeBytes
 	}
 	m := probe.ProcessMemory(append(slices.Clip(out.StagePIDs), os.Getpid())...)
 	out.Memory.Anonymous, out.Memory.File = m.Anonymous, m.File
 	out.Memory.Engine = m.Anonymous + m.File
-	if r.Error != nil {
-		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, r.Error))
+}
+
+func (n *Node) assignmentError() *protocol.Error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.health
+}
+
+// modelName is what clients call a model that is transferred.
+func (n *Node) modelName(id protocol.ModelID) string {
+	if src := n.localSource(id); src != nil {
+		return src.Name
 	}
-	if trouble != nil {
-		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, trouble))
+	if want, _ := n.shard.current(); want.model != nil && want.model.Manifest.Model == id {
+		return want.model.Manifest.Name
 	}
-	return out
+	return id.Short()
 }
 
 // trackerStatus is the state of the connection and, while it does not stand,
@@ -64,7 +134,7 @@ func (n *Node) trackerStatus() (localapi.Tracker, *protocol.Error) {
 	if c == nil {
 		state := "works alone"
 		if n.o.Tracker != "" {
-			state = "waits for the stage"
+			state = "waits for the native library"
 		}
 		return localapi.Tracker{URL: n.o.Tracker, State: state, Since: n.began}, nil
 	}
@@ -78,14 +148,27 @@ func (n *Node) trackerStatus() (localapi.Tracker, *protocol.Error) {
 
 // Models implements localapi.Source.
 func (s *nodeStatus) Models() []localapi.Model {
-	m := s.shard.Source
-	r := s.shard.Range
-	return []localapi.Model{{
-		Info: protocol.ModelInfo{
-			Model: m.ID, Name: m.Name, Architecture: m.Model.Arch, Layers: m.Model.Layers, Context: m.Context(), Seen: time.Now(),
-		},
-		Local: &r,
-	}}
+	n := (*Node)(s)
+	out := []localapi.Model{}
+	report, assigned := n.shard.Report()
+	for _, src := range n.adopted {
+		m := localapi.Model{Info: protocol.ModelInfo{
+			Model: src.ID, Name: src.Name, Architecture: src.Model.Arch, Layers: src.Model.Layers, Context: src.Context(), Seen: time.Now(),
+		}}
+		if assigned && report.Capability.Model == src.ID {
+			r := report.Capability.Loaded
+			m.Local, assigned = &r, false
+		}
+		out = append(out, m)
+	}
+	if assigned {
+		c := report.Capability
+		r := c.Loaded
+		out = append(out, localapi.Model{Local: &r, Info: protocol.ModelInfo{
+			Model: c.Model, Name: c.Name, Architecture: c.Architecture, Layers: c.Layers, Context: c.MaxContext, Seen: time.Now(),
+		}})
+	}
+	return out
 }
 
 // Sessions implements localapi.Source.

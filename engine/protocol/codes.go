@@ -36,9 +36,12 @@ const (
 	CodeSessionExists   Code = "session_exists"    // the session id is already in use on this hop
 	CodeSessionUnknown  Code = "session_unknown"   // no such session here
 	CodeSuperseded      Code = "superseded"        // a newer connection of the same node took over
+	CodeConflict        Code = "conflict"          // the same id, or the same work, was there before with other content
+	CodeBudget          Code = "budget_exceeded"   // the account or the key has not enough credit left
 	// Models and memory.
 	CodeModelUnknown    Code = "model_not_found"         // no such model in the catalog or on this node
 	CodeModelInvalid    Code = "model_invalid"           // the GGUF is damaged or not what it claims
+	CodeModelDamaged    Code = "model_damaged"           // a model's file on this computer is not what its publisher made
 	CodeModelUncut      Code = "model_whole_only"        // this family is not certified for cutting
 	CodeRangeInvalid    Code = "range_invalid"           // not a legal layer range of the model
 	CodeContextExceeded Code = "context_length_exceeded" // prompt and answer do not fit the context
@@ -46,6 +49,7 @@ const (
 	CodeNoRoute         Code = "no_route"                // no set of ready nodes covers all layers
 	CodeTemplateInvalid Code = "template_invalid"        // the chat template cannot be run
 	CodeGrammarInvalid  Code = "grammar_invalid"         // the grammar does not parse
+	CodeDoesNotFit      Code = "does_not_fit"            // the range's weights are larger than this node's memory
 	// Stages and hops.
 	CodeStageLost       Code = "stage_lost"       // the stage process ended
 	CodeStageFrozen     Code = "stage_frozen"     // the stage or peer gives no sign of life
@@ -56,11 +60,15 @@ const (
 	CodeNativeMissing   Code = "native_missing"   // the native libraries are not installed
 	CodeNativeLayout    Code = "native_layout"    // the native library is not the pinned one
 	CodeHostBusy        Code = "host_busy"        // other programs need the CPU
+	// Receipts.
+	CodeReceiptInvalid  Code = "receipt_invalid"  // a receipt breaks the format, or is not what its lease allows
+	CodeReceiptConflict Code = "receipt_conflict" // a receipt contradicts another one, or what came over the seam
 	// Host.
 	CodePortInUse      Code = "port_in_use"     // another program listens there
 	CodeDiskFull       Code = "disk_full"       // no space left for the data folder
 	CodeDataFolder     Code = "data_folder"     // the data folder cannot be used
 	CodeAlreadyRunning Code = "already_running" // another process owns this data folder
+	CodeSwarmLost      Code = "swarm_lost"      // the process that fetches and seeds models ended; it is started again
 )
 
 // codeInfo holds what is fixed per code: the HTTP status on every HTTP face,
@@ -96,8 +104,11 @@ var codes = map[Code]codeInfo{
 	CodeSessionExists:   {409, "server_error", ""},
 	CodeSessionUnknown:  {404, "server_error", ""},
 	CodeSuperseded:      {409, "server_error", "stop the other process that uses the same identity"},
+	CodeConflict:        {409, "invalid_request_error", ""},
+	CodeBudget:          {402, "permission_error", "wait for the next day's budget, raise the key's budget, or earn credit by sharing"},
 	CodeModelUnknown:    {404, "invalid_request_error", "see GET /v1/models for what is served"},
 	CodeModelInvalid:    {422, "server_error", "get the file again from its publisher"},
+	CodeModelDamaged:    {503, "server_error", "nothing: the damaged part is fetched or cut again by itself"},
 	CodeModelUncut:      {422, "server_error", "serve this model whole, on one node"},
 	CodeRangeInvalid:    {422, "server_error", ""},
 	CodeContextExceeded: {400, "invalid_request_error", "shorten the conversation or lower max_tokens"},
@@ -105,6 +116,7 @@ var codes = map[Code]codeInfo{
 	CodeNoRoute:         {503, "server_error", "wait until nodes cover all layers; the tracker's status page shows what is missing"},
 	CodeTemplateInvalid: {400, "invalid_request_error", ""},
 	CodeGrammarInvalid:  {400, "invalid_request_error", ""},
+	CodeDoesNotFit:      {422, "server_error", "choose fewer layers, or raise the memory limit"},
 	CodeStageLost:       {502, "server_error", "try again: a retry starts a new session"},
 	CodeStageFrozen:     {502, "server_error", "try again: a retry starts a new session"},
 	CodeStageOverloaded: {503, "server_error", "try again in a moment"},
@@ -114,10 +126,13 @@ var codes = map[Code]codeInfo{
 	CodeNativeMissing:   {500, "server_error", "run 'make native', or set NEURON_LLAMA_DIR to the folder with the llama.cpp libraries"},
 	CodeNativeLayout:    {500, "server_error", "install the pinned native libraries with 'make native'"},
 	CodeHostBusy:        {503, "server_error", "other programs need the processor; try again later"},
+	CodeReceiptInvalid:  {422, "server_error", ""},
+	CodeReceiptConflict: {409, "server_error", ""},
 	CodePortInUse:       {500, "server_error", "choose another port, or stop the program that uses it"},
 	CodeDiskFull:        {507, "server_error", "free some space or choose another data folder"},
 	CodeDataFolder:      {500, "server_error", "choose a data folder that this user may write"},
 	CodeAlreadyRunning:  {409, "server_error", "stop the other process or choose another data folder"},
+	CodeSwarmLost:       {503, "server_error", "it is started again by itself; see the log when it keeps ending"},
 }
 
 // Known reports whether c is in this build's list.

@@ -119,6 +119,10 @@ type Welcome struct {
 	Epoch         uint64 `json:"epoch"`
 	Tracker       []byte `json:"tracker"`
 	ReportSeconds int    `json:"report_seconds"` // how often to send MsgReport
+	// AnnounceToken opens the private models of the catalog to this node: it
+	// is the last element of the announce URL, and the bearer token of
+	// manifests and torrents. It is a secret of this node.
+	AnnounceToken string `json:"announce_token,omitempty"`
 }
 
 // Refused says why not, and when to come back (0: never with this build).
@@ -138,6 +142,10 @@ type Report struct {
 	FreeDisk       int64   `json:"free_disk"`
 	// SharingOff is the one reason why this node takes no sessions, or "".
 	SharingOff string `json:"sharing_off,omitempty"`
+	// Swarm is the host:port where BitTorrent peers can dial this node for the
+	// models of its shards, or "". An empty or unspecified host stands for the
+	// address that the tracker sees.
+	Swarm string `json:"swarm,omitempty"`
 }
 
 // ShardReport is one loaded or loading shard.

@@ -20,6 +20,7 @@ import (
 // messages, of the seam's HTTP endpoints, and what is inside them.
 var jsonTypes = map[string]any{
 	"capability":     protocol.Capability{},
+	"catalog":        protocol.Catalog{},
 	"challenge":      protocol.Challenge{},
 	"end-session":    protocol.EndSession{},
 	"envelope":       protocol.Envelope{},
@@ -29,6 +30,8 @@ var jsonTypes = map[string]any{
 	"open-reply":     protocol.OpenReply{},
 	"open-request":   protocol.OpenRequest{},
 	"peers":          protocol.Peers{},
+	"place-request":  protocol.PlaceRequest{},
+	"placement":      protocol.Placement{},
 	"refused":        protocol.Refused{},
 	"report":         protocol.Report{},
 	"route-reply":    protocol.RouteReply{},

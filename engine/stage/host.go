@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -18,8 +19,9 @@ type HostOptions struct {
 	// Report is the static part of the capability report.
 	Report protocol.Capability
 	// Prepare makes the files ready just before each start and returns them
-	// with a function that is called as soon as the child has loaded them.
-	Prepare func() (paths []string, release func(), err error)
+	// with a function that is called as soon as the child has loaded them. An
+	// error without a code counts as model_invalid.
+	Prepare func(ctx context.Context) (paths []string, release func(), err error)
 	// Changed is called after each change of state, from the host's goroutine.
 	Changed func()
 	Logger  *slog.Logger
@@ -96,8 +98,12 @@ func (h *Host) start(ctx context.Context) (*Process, error) {
 	load := h.o.Load
 	release := func() {}
 	if h.o.Prepare != nil {
-		paths, rel, err := h.o.Prepare()
-		if err != nil {
+		paths, rel, err := h.o.Prepare(ctx)
+		var coded *protocol.Error
+		switch {
+		case errors.As(err, &coded):
+			return nil, err
+		case err != nil:
 			return nil, protocol.Errorf(protocol.CodeModelInvalid, "prepare the stage's files: %w", err)
 		}
 		load.Paths, release = paths, rel

@@ -115,7 +115,7 @@ func start(t testing.TB, s *artifact.Shard, change func(*wire.Load)) *stage.Proc
 func tryStart(t testing.TB, s *artifact.Shard, change func(*wire.Load)) (*stage.Process, error) {
 	t.Helper()
 	load := loadOf(t, s)
-	paths, release, err := s.Prepare()
+	paths, release, err := s.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

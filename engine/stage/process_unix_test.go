@@ -160,13 +160,13 @@ func TestHostStates(t *testing.T) {
 	var changes int
 	h := stage.NewHost(stage.HostOptions{
 		Spawn: spawn(), Load: loadOf(t, s), Report: s.Capability(chunkRows), Logger: slog.New(slog.DiscardHandler),
-		Prepare: func() ([]string, func(), error) {
+		Prepare: func(ctx context.Context) ([]string, func(), error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if fail {
 				return nil, nil, broken
 			}
-			return s.Prepare()
+			return s.Prepare(ctx)
 		},
 		Changed: func() {
 			mu.Lock()
@@ -227,7 +227,7 @@ func TestContextsEnd(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	load := loadOf(t, s)
-	paths, release, err := s.Prepare()
+	paths, release, err := s.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func ownExtents(ctx context.Context, e *env) (figure string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("strace is not installed: %w", err)
 	}
-	n, err := e.start(ctx, "extents", guide)
+	n, err := e.startSwarm(ctx, "extents")
 	if err != nil {
 		return "", err
 	}
@@ -35,7 +35,8 @@ func ownExtents(ctx context.Context, e *env) (figure string, err error) {
 		return "", err
 	}
 	o := localnet.NodeOptions{Wrap: []string{strace, "-qq", "-ff", "-o", filepath.Join(trace, "t"), "-e", "trace=execve,open,openat,openat2,clone,clone3,fork,vfork", "-s", "4096"}}
-	if err := n.hold(ctx, guide, guideName, []string{"0-4", "4-8"}, o); err != nil {
+	// The layers are fetched: what a stage could open is only what came.
+	if err := n.hold(ctx, guideName, guideName, []string{"0-4", "4-8"}, o); err != nil {
 		return "", err
 	}
 	if _, err := n.client.complete(ctx, guideName, promptIDs(100), 20, 0); err != nil {
@@ -43,14 +44,11 @@ func ownExtents(ctx context.Context, e *env) (figure string, err error) {
 	}
 	dirs := map[string][2]int{}
 	for i, x := range n.nodes {
-		found, err := filepath.Glob(filepath.Join(x.Data, "shards", "*"))
+		dir, err := shardFolder(x)
 		if err != nil {
 			return "", err
 		}
-		if len(found) != 1 {
-			return "", fmt.Errorf("%s has %d shard folders", x.Name, len(found))
-		}
-		dirs[found[0]] = [2]int{4 * i, 4*i + 4}
+		dirs[dir] = [2]int{4 * i, 4*i + 4}
 	}
 	if err := n.clear(); err != nil {
 		return "", err
@@ -81,16 +79,17 @@ var (
 	cloned = regexp.MustCompile(`^(?:clone3?|fork|vfork)\(.*\)? = (\d+)$`)
 )
 
-// stageOpens lists the model files that stage processes opened. With -ff each
-// thread has a file of its own; the threads of a stage are those that its main
-// thread and they have cloned.
+// stageOpens lists the model files that stage processes opened, and counts the
+// processes that opened any (others only ask what library there is). With -ff
+// each thread has a file of its own; the threads of a stage are those that its
+// main thread and they have cloned.
 func stageOpens(dir string) (opens []string, stages int, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "t.*"))
 	if err != nil {
 		return nil, 0, err
 	}
 	calls := map[string][]string{}
-	var queue []string
+	var roots []string
 	for _, path := range files {
 		lines, err := readLines(path)
 		if err != nil {
@@ -100,12 +99,23 @@ func stageOpens(dir string) (opens []string, stages int, err error) {
 		calls[tid] = lines
 		for _, l := range lines {
 			if strings.HasPrefix(l, "execve(") && strings.Contains(l, `"stage"]`) {
-				queue = append(queue, tid)
-				stages++
+				roots = append(roots, tid)
 			}
 		}
 	}
-	seen := map[string]bool{}
+	for _, root := range roots {
+		if own := threadOpens(calls, root); len(own) > 0 {
+			stages++
+			opens = append(opens, own...)
+		}
+	}
+	return opens, stages, nil
+}
+
+// threadOpens lists the model files that a process opened, by its main thread
+// or others.
+func threadOpens(calls map[string][]string, root string) (opens []string) {
+	queue, seen := []string{root}, map[string]bool{}
 	for len(queue) > 0 {
 		tid := queue[0]
 		queue = queue[1:]
@@ -122,7 +132,7 @@ func stageOpens(dir string) (opens []string, stages int, err error) {
 			}
 		}
 	}
-	return opens, stages, nil
+	return opens
 }
 
 func readLines(path string) ([]string, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"neuron/engine/cli/apiclient"
@@ -73,6 +74,26 @@ func (n *Net) WaitCovered(ctx context.Context, model string, want int, within ti
 			return fmt.Errorf("nodes per layer of %s: %v, want %d", model, m.Replicas, want)
 		}
 		time.Sleep(poll)
+	}
+}
+
+// catalogTime is how long the tracker may take to see what was published.
+const catalogTime = 15 * time.Second
+
+func (n *Net) waitCatalog(ctx context.Context, id protocol.ModelID) error {
+	ctx, cancel := context.WithTimeout(ctx, catalogTime)
+	defer cancel()
+	for {
+		var list protocol.Catalog
+		err := getJSON(ctx, n.TrackerURL+"/v1/catalog", &list)
+		if err == nil && slices.ContainsFunc(list.Models, func(m protocol.CatalogModel) bool { return m.Model == id }) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the tracker's catalog does not have %s after %s: %w", id.Short(), catalogTime, errors.Join(context.Cause(ctx), err))
+		case <-time.After(poll):
+		}
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"neuron/engine/artifact"
+	"neuron/internal/logging"
 )
 
 // Options say where the programs and the data are.
@@ -101,8 +104,8 @@ type Node struct {
 
 // NodeOptions say what a node holds.
 type NodeOptions struct {
-	Model  string
-	Layers string
+	Model  string   // file or catalog name; "" leaves the choice to the tracker
+	Layers string   // "" as for "neuron-engine run"
 	Args   []string // more flags of "neuron-engine run"
 	// Wrap is a command that runs the engine (a tracer), with its arguments.
 	Wrap []string
@@ -110,7 +113,38 @@ type NodeOptions struct {
 
 // StartNode starts an engine in a data folder called name.
 func (n *Net) StartNode(ctx context.Context, name string, o NodeOptions) (*Node, error) {
-	args := append([]string{"run", "--data", n.dir(name), "--tracker", n.TrackerURL, "--model", o.Model, "--layers", o.Layers, "--threads", "1"}, o.Args...)
+	args := append([]string{"run", "--data", n.dir(name), "--tracker", n.TrackerURL, "--threads", "1"}, o.Args...)
+	if o.Model != "" {
+		args = append(args, "--model", o.Model)
+	}
+	if o.Layers != "" {
+		args = append(args, "--layers", o.Layers)
+	}
+	return n.startEngine(ctx, name, o, args)
+}
+
+// StartSeeder starts an engine that gives files away and holds no layers.
+func (n *Net) StartSeeder(ctx context.Context, name string, files ...string) (*Node, error) {
+	return n.startEngine(ctx, name, NodeOptions{}, append([]string{"seed", "--data", n.dir(name), "--tracker", n.TrackerURL}, files...))
+}
+
+// Publish puts a GGUF into the tracker's catalog, with the tracker's own
+// command, and returns when the running tracker has seen it.
+func (n *Net) Publish(ctx context.Context, path string, args ...string) error {
+	src, err := artifact.Inspect(ctx, path, "", logging.Discard())
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(n.o.Bin, "neuron-tracker")
+	args = append([]string{"publish", "--data", n.dir("tracker")}, append(args, path)...)
+	out, err := exec.CommandContext(ctx, bin, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("publish: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return n.waitCatalog(ctx, src.ID)
+}
+
+func (n *Net) startEngine(ctx context.Context, name string, o NodeOptions, args []string) (*Node, error) {
 	p, line, err := n.spawn(ctx, name, o.Wrap, "neuron-engine", args...)
 	if err != nil {
 		return nil, err

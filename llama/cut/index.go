@@ -1,6 +1,8 @@
 package cut
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,9 @@ import (
 
 // ErrShard is wrapped by every complaint about a shard folder.
 var ErrShard = errors.New("shard folder")
+
+// ErrVersion is wrapped beside ErrShard when a newer build made the folder.
+var ErrVersion = errors.New("made by a newer build")
 
 const (
 	indexName = "shard.json"
@@ -31,7 +36,15 @@ type Index struct {
 	Layers    int    `json:"layers"` // of the whole model
 	// Tied says that the model has no output.weight of its own.
 	Tied bool `json:"tied"`
-	// Files maps a file name to its tensors in the order of their data.
+	// Meta is the SHA-256 of meta.gguf; "" in folders of earlier builds.
+	Meta string `json:"meta,omitempty"`
+	// Shared names all tensors of the model that belong to no layer, sorted,
+	// whether their files are here or not: some are optional in a family, and a
+	// stage that lacks one would compute something else without an error. Empty
+	// in folders of earlier builds.
+	Shared []string `json:"shared,omitempty"`
+	// Files maps a file name to its tensors in the order of their data. A file
+	// stands here only when all its bytes are in place and on the disk.
 	Files map[string][]Tensor `json:"files"`
 }
 
@@ -55,14 +68,6 @@ func (t Tensor) info(name string) gguf.TensorInfo {
 
 // layerFile is the name of layer i's file.
 func layerFile(i int) string { return fmt.Sprintf("blk.%04d.gguf", i) }
-
-// fileOf says which file a tensor belongs to.
-func fileOf(name string) string {
-	if i, _, ok := splitBlock(name); ok {
-		return layerFile(i)
-	}
-	return name + ".gguf"
-}
 
 // splitBlock takes "blk.7.attn_q.weight" apart.
 func splitBlock(name string) (layer int, rest string, ok bool) {
@@ -91,12 +96,19 @@ func readIndex(dir string) (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard index: %w", err)
 	}
+	return parseIndex(raw)
+}
+
+func parseIndex(raw []byte) (*Index, error) {
 	var x Index
 	if err := json.Unmarshal(raw, &x); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrShard, indexName, err)
 	}
+	if x.Version > indexVersion {
+		return nil, fmt.Errorf("%w: %s: %w: %d, this build reads %d", ErrShard, indexName, ErrVersion, x.Version, indexVersion)
+	}
 	if x.Version != indexVersion || x.Layers < 1 || x.Files == nil {
-		return nil, fmt.Errorf("%w: %s has version %d, this build reads %d", ErrShard, indexName, x.Version, indexVersion)
+		return nil, fmt.Errorf("%w: %s has version %d, %d layers", ErrShard, indexName, x.Version, x.Layers)
 	}
 	if err := x.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrShard, indexName, err)
@@ -114,21 +126,29 @@ func (x *Index) check() error {
 		if len(tensors) == 0 {
 			return fmt.Errorf("%.64q has no tensors", name)
 		}
-		infos := make([]gguf.TensorInfo, len(tensors))
-		for i, t := range tensors {
-			if fileOf(t.Name) != name || filepath.Base(name) != name {
-				return fmt.Errorf("tensor %.64q in file %.64q", t.Name, name)
-			}
-			infos[i] = t.info(t.Name)
-		}
-		laid, _, err := gguf.Layout(infos, x.Alignment)
-		if err != nil {
+		if err := x.checkFile(name, tensors); err != nil {
 			return err
 		}
-		for i, t := range tensors {
-			if n, err := infos[i].Bytes(); err != nil || n != t.Bytes || laid[i].Offset != t.Offset {
-				return fmt.Errorf("tensor %.64q has %d bytes at %d", t.Name, t.Bytes, t.Offset)
-			}
+	}
+	return nil
+}
+
+func (x *Index) checkFile(name string, tensors []Tensor) error {
+	for _, t := range tensors {
+		if FileOf(t.Name) != name || filepath.Base(name) != name {
+			return fmt.Errorf("tensor %.64q in file %.64q", t.Name, name)
+		}
+		if raw, err := hex.DecodeString(t.SHA256); err != nil || len(raw) != sha256.Size {
+			return fmt.Errorf("tensor %.64q has the hash %.70q", t.Name, t.SHA256)
+		}
+	}
+	laid, err := layOut(tensors, x.Alignment)
+	if err != nil {
+		return err
+	}
+	for i, t := range tensors {
+		if laid[i].Bytes != t.Bytes || laid[i].Offset != t.Offset {
+			return fmt.Errorf("tensor %.64q has %d bytes at %d", t.Name, t.Bytes, t.Offset)
 		}
 	}
 	return nil

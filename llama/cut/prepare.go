@@ -1,6 +1,8 @@
 package cut
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,10 +34,17 @@ func (p *Prepared) Release() {
 	}
 }
 
-// Prepare writes the headers of a stage for [first, last) and returns its
-// files. It fails when the folder lacks a file, or a file has not the size
-// that its tensors need: a truncated mapped file kills the process.
+// Prepare is PrepareVerified with default options.
 func (s *Store) Prepare(first, last int) (*Prepared, error) {
+	return s.PrepareVerified(context.Background(), first, last, VerifyOptions{})
+}
+
+// PrepareVerified makes the files of a stage for [first, last) ready: it
+// verifies what is not remembered as sound (see Verify), writes the headers,
+// and remembers the files as they are then. Nothing is written when a file is
+// damaged: a *DamagedError names all of them. It fails with ErrShard when the
+// folder lacks a file.
+func (s *Store) PrepareVerified(ctx context.Context, first, last int, o VerifyOptions) (*Prepared, error) {
 	if err := s.model.CheckRange(first, last); err != nil {
 		return nil, err
 	}
@@ -44,7 +53,14 @@ func (s *Store) Prepare(first, last int) (*Prepared, error) {
 		return nil, fmt.Errorf("shard folder: %w", err)
 	}
 	p := &Prepared{First: first, Last: last, Head: first == 0, Tail: last == s.model.Layers, lock: lock}
-	if p.Paths, err = s.writeHeaders(first, last); err != nil {
+	parts, bad, err := s.verify(ctx, first, last, o)
+	if err == nil && len(bad) > 0 {
+		err = &DamagedError{Files: bad}
+	}
+	if err == nil {
+		p.Paths, err = s.writeHeaders(parts, first, last)
+	}
+	if err != nil {
 		lock.Unlock()
 		return nil, err
 	}
@@ -61,11 +77,7 @@ type part struct {
 	size uint64 // data bytes
 }
 
-func (s *Store) writeHeaders(first, last int) ([]string, error) {
-	parts, err := s.parts(first, last)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) writeHeaders(parts []part, first, last int) ([]string, error) {
 	meta, err := stageMetadata(s.meta.KVs, s.model, first, last)
 	if err != nil {
 		return nil, err
@@ -74,6 +86,8 @@ func (s *Store) writeHeaders(first, last int) ([]string, error) {
 	for _, p := range parts {
 		total += len(p.tensors)
 	}
+	rec := readRecords(s.dir)
+	changed := false
 	paths := make([]string, len(parts))
 	for i, p := range parts {
 		kvs := []gguf.KV{
@@ -89,49 +103,82 @@ func (s *Store) writeHeaders(first, last int) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode header of %s: %w", filepath.Base(p.path), err)
 		}
-		if err := p.write(header); err != nil {
+		paths[i] = p.path
+		if !p.own {
+			if err := p.create(header); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		wrote, err := p.write(header, rec)
+		if err != nil {
 			return nil, err
 		}
-		paths[i] = p.path
+		changed = changed || wrote
 	}
-	return paths, nil
+	if changed {
+		err = writeRecords(s.dir, rec)
+	}
+	return paths, err
 }
 
-// write puts the header in place: into an existing file, or as a new file with
-// a hole for its data.
-func (p part) write(header []byte) error {
-	name := filepath.Base(p.path)
-	if !p.own {
-		err := atomicfile.WriteFunc(p.path, func(f *os.File) error {
-			if p.size > 0 {
-				markSparse(f)
-			}
-			if _, err := f.Write(header); err != nil {
-				return err
-			}
-			return f.Truncate(int64(len(header)) + int64(p.size))
-		})
-		if err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
+// create writes a file that holds no tensor of the publisher's: its data is a
+// hole.
+func (p part) create(header []byte) error {
+	err := atomicfile.WriteFunc(p.path, func(f *os.File) error {
+		if p.size > 0 {
+			markSparse(f)
 		}
-		return nil
-	}
-	f, err := os.OpenFile(p.path, os.O_RDWR, 0)
+		if _, err := f.Write(header); err != nil {
+			return err
+		}
+		return f.Truncate(int64(len(header)) + int64(p.size))
+	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrShard, err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("stat: %w", err)
-	}
-	if want := HeaderRegion + int64(p.size); st.Size() != want {
-		return fmt.Errorf("%w: %s has %d bytes, want %d", ErrShard, name, st.Size(), want)
-	}
-	if _, err := f.WriteAt(header, 0); err != nil {
-		return fmt.Errorf("write header of %s: %w", name, err)
+		return fmt.Errorf("write %s: %w", filepath.Base(p.path), err)
 	}
 	return nil
+}
+
+// write puts the header of a verified file in place, unless it is there, and
+// corrects the file's record, which our own write has made invalid. A file
+// that is not the verified one any more is refused: between verification and
+// here nobody may write.
+func (p part) write(header []byte, rec map[string]record) (wrote bool, err error) {
+	name := filepath.Base(p.path)
+	f, err := os.OpenFile(p.path, os.O_RDWR, 0)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrShard, err)
+	}
+	defer f.Close()
+	now, err := stampOf(f)
+	if err != nil {
+		return false, err
+	}
+	r, known := rec[name]
+	if known && r.stamp != now || now.Size != HeaderRegion+int64(p.size) {
+		return false, &DamagedError{Files: []string{name}}
+	}
+	have := make([]byte, len(header))
+	if _, err := f.ReadAt(have, 0); err != nil {
+		return false, fmt.Errorf("read header of %s: %w", name, err)
+	}
+	if bytes.Equal(have, header) {
+		return false, nil
+	}
+	if _, err := f.WriteAt(header, 0); err != nil {
+		return false, fmt.Errorf("write header of %s: %w", name, err)
+	}
+	after, ok, err := age(f, p.path)
+	if err != nil {
+		return false, err
+	}
+	if !ok || !known {
+		delete(rec, name)
+		return known, nil
+	}
+	rec[name] = record{stamp: after, Digest: r.Digest}
+	return true, nil
 }
 
 // parts lists the stage's files: the stem, stand-ins, non-block tensors in the
@@ -197,7 +244,8 @@ func (s *Store) ownPart(x *Index, name string, first int) (part, error) {
 	return p, nil
 }
 
-// complete checks that the head and tail tensors of the range are there.
+// complete checks that the tensors of the range that belong to no layer are
+// there: those that every model has, and those that this one has.
 func (s *Store) complete(x *Index, first, last int) error {
 	var want []string
 	if first == 0 || last == s.model.Layers && x.Tied {
@@ -209,8 +257,17 @@ func (s *Store) complete(x *Index, first, last int) error {
 			want = append(want, "output.weight")
 		}
 	}
+	for _, name := range x.Shared {
+		need, err := needed(name, x.Tied, s.model, first, last)
+		if err != nil {
+			return err
+		}
+		if need {
+			want = append(want, name)
+		}
+	}
 	for _, name := range want {
-		if x.Files[fileOf(name)] == nil {
+		if x.Files[FileOf(name)] == nil {
 			return fmt.Errorf("%w: %s is missing", ErrShard, name)
 		}
 	}

@@ -1,13 +1,12 @@
 package cut
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -36,7 +35,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	meta, err := readMeta(dir)
+	meta, err := readMeta(dir, x)
 	if err != nil {
 		return nil, err
 	}
@@ -50,17 +49,25 @@ func Open(dir string) (*Store, error) {
 	return &Store{dir: dir, meta: meta, model: m, index: x}, nil
 }
 
-func readMeta(dir string) (*gguf.Header, error) {
-	f, err := os.Open(filepath.Join(dir, metaName))
+// readMeta reads meta.gguf, and refuses it when it is not the one that the
+// index promises: nothing else covers metadata and vocabulary.
+func readMeta(dir string, x *Index) (*gguf.Header, error) {
+	path := filepath.Join(dir, metaName)
+	st, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrShard, err)
 	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("stat: %w", err)
+	if most := int64(gguf.DefaultLimits().HeaderBytes); st.Size() > most {
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", ErrShard, metaName, st.Size(), most)
 	}
-	h, err := gguf.ReadHeader(f, st.Size(), gguf.DefaultLimits())
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrShard, err)
+	}
+	if sum := sha256.Sum256(raw); x.Meta != "" && hex.EncodeToString(sum[:]) != x.Meta {
+		return nil, &DamagedError{Files: []string{metaName}}
+	}
+	h, err := gguf.ReadHeader(bytes.NewReader(raw), int64(len(raw)), gguf.DefaultLimits())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrShard, metaName, err)
 	}
@@ -143,42 +150,11 @@ func Import(ctx context.Context, src *gguf.Model, id, dir string, first, last in
 
 // startIndex reads the folder's index or begins one with the metadata file.
 func startIndex(dir string, src *gguf.Model, id string, layers int) (*Index, error) {
-	x, err := readIndex(dir)
-	switch {
-	case err == nil && x.Model == id:
-		return x, nil
-	case err == nil:
-		return nil, fmt.Errorf("%w: %s holds another model (%.12s, not %.12s)", ErrShard, dir, x.Model, id)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	tied := true
+	p := Spec{Model: id, Meta: src.Meta(), Layers: layers}
 	for _, t := range src.Tensors() {
-		if t.Name == "output.weight" {
-			tied = false
-		}
+		p.Tensors = append(p.Tensors, t.Name)
 	}
-	meta := src.Meta()
-	raw, err := gguf.EncodeHeader(withoutSplit(meta.KVs), nil, gguf.WriteOptions{Alignment: meta.Alignment})
-	if err != nil {
-		return nil, fmt.Errorf("encode metadata: %w", err)
-	}
-	if err := atomicfile.Write(filepath.Join(dir, metaName), raw); err != nil {
-		return nil, fmt.Errorf("write %s: %w", metaName, err)
-	}
-	x = &Index{Version: indexVersion, Model: id, Alignment: meta.Alignment, Layers: layers, Tied: tied, Files: map[string][]Tensor{}}
-	return x, writeIndex(dir, x)
-}
-
-func writeIndex(dir string, x *Index) error {
-	raw, err := json.MarshalIndent(x, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode index: %w", err)
-	}
-	if err := atomicfile.Write(filepath.Join(dir, indexName), append(raw, '\n')); err != nil {
-		return fmt.Errorf("write %s: %w", indexName, err)
-	}
-	return nil
+	return begin(dir, p)
 }
 
 type fileWork struct {
@@ -197,7 +173,7 @@ func missing(src *gguf.Model, x *Index, m *family.Model, first, last int) ([]fil
 		if err != nil {
 			return nil, 0, err
 		}
-		file := fileOf(t.Name)
+		file := FileOf(t.Name)
 		if !need || x.Files[file] != nil {
 			continue
 		}
@@ -218,36 +194,52 @@ func missing(src *gguf.Model, x *Index, m *family.Model, first, last int) ([]fil
 }
 
 // copyFile writes one file: an empty header region, then the tensors' bytes.
+// Where the system can, the kernel copies them (and a file system that shares
+// blocks shares those that lie at block borders on both sides).
 func copyFile(ctx context.Context, src *gguf.Model, path string, list []gguf.ModelTensor, align uint64, wrote func(int64)) ([]Tensor, error) {
-	infos := make([]gguf.TensorInfo, len(list))
+	out := make([]Tensor, len(list))
 	for i, t := range list {
-		infos[i] = t.TensorInfo
+		out[i] = Tensor{Name: t.Name, Dims: t.Dims, Type: uint32(t.Type), SourceFile: t.File, SourceOffset: t.FileOffset}
 	}
-	infos, size, err := gguf.Layout(infos, align)
+	out, err := layOut(out, align)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Tensor, len(list))
 	err = atomicfile.WriteFunc(path, func(f *os.File) error {
-		if err := f.Truncate(HeaderRegion + int64(size)); err != nil {
+		if err := f.Truncate(FileSize(out, align)); err != nil {
 			return err
 		}
 		for i, t := range list {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			data := src.Data(t)
-			sum := sha256.Sum256(data)
-			if _, err := f.WriteAt(data, HeaderRegion+int64(infos[i].Offset)); err != nil {
+			sum := sha256.Sum256(src.Data(t))
+			out[i].SHA256 = hex.EncodeToString(sum[:])
+			if err := copyTensor(f, HeaderRegion+int64(out[i].Offset), src.Files()[t.File].Path(), t.FileOffset, int64(out[i].Bytes)); err != nil {
 				return err
 			}
-			out[i] = Tensor{
-				Name: t.Name, Dims: t.Dims, Type: uint32(t.Type), Offset: infos[i].Offset, Bytes: uint64(len(data)),
-				SHA256: hex.EncodeToString(sum[:]), SourceFile: t.File, SourceOffset: t.FileOffset,
-			}
-			wrote(int64(len(data)))
+			wrote(int64(out[i].Bytes))
 		}
 		return nil
 	})
 	return out, err
+}
+
+// copyTensor copies n bytes at off of the file path to dst at at.
+func copyTensor(dst *os.File, at int64, path string, off, n int64) error {
+	src, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if _, err := src.Seek(off, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := dst.Seek(at, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(dst, src, n); err != nil {
+		return err
+	}
+	return nil
 }

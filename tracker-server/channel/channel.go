@@ -101,7 +101,9 @@ func New(o Options) *Hub {
 // ServeHTTP upgrades a request. It returns at once, so that the HTTP server's
 // buffers are freed; the connection lives in goroutines of the hub.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &Conn{hub: h, out: make(chan []byte, queueLength), stop: make(chan struct{}), ip: addressOf(r.RemoteAddr)}
+	c := &Conn{hub: h, out: make(chan []byte, queueLength), stop: make(chan struct{})}
+	c.remote = remoteOf(r.RemoteAddr)
+	c.ip = groupOf(c.remote)
 	if err := h.reserve(c); err != nil {
 		w.Header().Set("Retry-After", "10")
 		w.Header().Set("Content-Type", "application/json")
@@ -194,8 +196,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	}
 }
 
-// addressOf is the address that limits count by.
-func addressOf(remote string) netip.Addr {
+func remoteOf(remote string) netip.Addr {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return netip.Addr{}
@@ -204,7 +205,11 @@ func addressOf(remote string) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	ip = ip.Unmap().WithZone("")
+	return ip.Unmap().WithZone("")
+}
+
+// groupOf is the address that limits count by.
+func groupOf(ip netip.Addr) netip.Addr {
 	if ip.Is6() {
 		p, _ := ip.Prefix(64) // 64 is valid for every IPv6 address
 		return p.Addr()

@@ -211,12 +211,12 @@ func TestBye(t *testing.T) {
 	}
 }
 
-func TestAddressOf(t *testing.T) {
+func TestRemoteAndGroup(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"10.1.2.3:5": "10.1.2.3", "[::ffff:10.1.2.3]:5": "10.1.2.3", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::", "[fe80::1%eth0]:1": "fe80::", "x": "invalid IP",
 	} {
-		if got := addressOf(in).String(); got != want {
+		if got := groupOf(remoteOf(in)).String(); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
 	}

@@ -15,9 +15,11 @@ import (
 // Conn is one connection. Send and Stop may be called from any goroutine.
 type Conn struct {
 	hub *Hub
-	ip  netip.Addr
-	ws  *websocket.Conn // set once, under mu, before any goroutine of the connection starts
-	out chan []byte
+	ip  netip.Addr // that limits count by
+	// remote is the peer's address.
+	remote netip.Addr
+	ws     *websocket.Conn // set once, under mu, before any goroutine of the connection starts
+	out    chan []byte
 
 	// Set by the handshake, before Joined.
 	hello *protocol.Hello
@@ -45,6 +47,9 @@ func (c *Conn) Hello() *protocol.Hello { return c.hello }
 
 // Epoch is the fencing epoch of the welcome.
 func (c *Conn) Epoch() uint64 { return c.epoch }
+
+// Remote is the IP address that the connection comes from.
+func (c *Conn) Remote() netip.Addr { return c.remote }
 
 // Send queues a message; it never blocks. A peer that does not read fast
 // enough is disconnected, and false comes back then and after the end.

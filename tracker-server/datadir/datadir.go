@@ -1,5 +1,7 @@
 // Package datadir owns the tracker's data folder: it creates it, makes sure
-// that it can be written, and keeps every other process out while it is open.
+// that it can be written, and keeps every other tracker out while it is open.
+// Commands that work beside a running tracker share it: they write only what
+// has its own protection against writers at the same time.
 //
 // All parts of the tracker that write files may import it. It knows nothing of
 // what the files hold.
@@ -22,7 +24,7 @@ const lockName = "tracker.lock"
 // Dir is an open data folder. It is safe for concurrent use.
 type Dir struct {
 	path string
-	lock *filelock.Lock
+	lock *filelock.Lock // nil when shared
 }
 
 // Open creates path (mode 0700) when it is missing, checks that it can be
@@ -54,6 +56,40 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
+// Share opens path for a command that may run beside a tracker: without the
+// folder's lock. Only files that several processes may write are for it. With
+// create it makes the folder (mode 0700) when it is missing. Error:
+// data_folder.
+func Share(path string, create bool) (*Dir, error) {
+	if path == "" {
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "no data folder is given")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, Coded(err, "find data folder "+path)
+	}
+	if create {
+		err = os.MkdirAll(abs, 0o700)
+	} else {
+		_, err = os.Stat(abs)
+	}
+	if err != nil {
+		return nil, Coded(err, "open data folder "+abs)
+	}
+	return &Dir{path: abs}, nil
+}
+
+// Exclusive runs f while no other process that shares the folder runs an f of
+// the same name. Keep f short.
+func (d *Dir) Exclusive(name string, f func() error) error {
+	lock, err := filelock.Wait(d.File(name + ".lock"))
+	if err != nil {
+		return Coded(err, "lock data folder "+d.path)
+	}
+	defer lock.Unlock()
+	return f()
+}
+
 // probe writes a few bytes, so that a full disk shows at the start and with
 // its own code.
 func (d *Dir) probe() error {
@@ -83,7 +119,11 @@ func (d *Dir) WriteFile(name string, data []byte) error {
 
 // Close gives the folder back. The lock file stays: removing it would let two
 // processes lock two different files of the same name.
-func (d *Dir) Close() { d.lock.Unlock() }
+func (d *Dir) Close() {
+	if d.lock != nil {
+		d.lock.Unlock()
+	}
+}
 
 // Coded turns an operating system error into one with a stable code that a
 // person can act on.

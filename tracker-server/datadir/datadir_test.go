@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -69,4 +71,55 @@ func TestCoded(t *testing.T) {
 	if Coded(nil, "op") != nil {
 		t.Error("nil became an error")
 	}
+}
+
+// TestShare: a command works in the folder of a running tracker.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	_, err := Share(path, false)
+	wantCode(t, err, protocol.CodeDataFolder)
+	_, err = Share("", true)
+	wantCode(t, err, protocol.CodeDataFolder)
+	d, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	s, err := Share(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteFile("x", []byte("one")); err != nil {
+		t.Error(err)
+	}
+	var inside, most atomic.Int64 // the race detector does not see file locks
+	done := make(chan error, 4)
+	for range cap(done) {
+		go func() {
+			done <- s.Exclusive("x", func() error {
+				if inside.Add(1) > 1 {
+					most.Store(2)
+				}
+				runtime.Gosched()
+				inside.Add(-1)
+				return nil
+			})
+		}()
+	}
+	for range cap(done) {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if most.Load() > 1 {
+		t.Error("two at once")
+	}
+	want := errors.New("mine")
+	if err := s.Exclusive("x", func() error { return want }); !errors.Is(err, want) {
+		t.Errorf("got %v", err)
+	}
+	s.Close()
+	_, err = Open(path)
+	wantCode(t, err, protocol.CodeAlreadyRunning)
 }

@@ -1,7 +1,8 @@
-// Package keys keeps the tracker's Ed25519 key, which signs leases. Nodes pin
-// its public half, so losing the file means that all nodes must be told anew.
+// Package keys keeps the tracker's Ed25519 key, which signs leases and, unless
+// a publisher has a key of his own, manifests. Nodes pin its public half, so
+// losing the file means that all nodes must be told anew.
 //
-// Only the server package imports it. The private half never leaves the
+// The server and the publishing command import it. The private half never leaves the
 // process and is never logged.
 package keys
 
@@ -24,14 +25,24 @@ const (
 )
 
 // LoadOrCreate reads the key of the data folder (PKCS #8 in PEM, mode 0600) or
-// makes one. A damaged file is an error, never replaced: a new key would cut
-// off every node that trusts the old one.
-func LoadOrCreate(d *datadir.Dir) (ed25519.PrivateKey, error) {
-	path := d.File(fileName)
+// makes one; of several processes that do so at once, one makes it and all get
+// the same. A damaged file is an error, never replaced: a new key would cut off
+// every node that trusts the old one.
+func LoadOrCreate(d *datadir.Dir) (key ed25519.PrivateKey, err error) {
+	err = d.Exclusive(fileName, func() error {
+		if key, err = Load(d.File(fileName)); errors.Is(err, fs.ErrNotExist) {
+			key, err = create(d)
+		}
+		return err
+	})
+	return key, err
+}
+
+// Load reads a key file, as LoadOrCreate makes them or as
+// "openssl genpkey -algorithm ed25519" does. The error of a missing file wraps
+// fs.ErrNotExist.
+func Load(path string) (ed25519.PrivateKey, error) {
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return create(d)
-	}
 	if err != nil {
 		return nil, datadir.Coded(err, "read "+path)
 	}

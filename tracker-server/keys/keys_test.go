@@ -2,7 +2,9 @@ package keys
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"neuron/engine/protocol"
@@ -39,5 +41,41 @@ func TestLoadOrCreate(t *testing.T) {
 		if _, err := LoadOrCreate(d); !errors.Is(err, &protocol.Error{Code: protocol.CodeDataFolder}) {
 			t.Errorf("%d bytes: got %v", len(bad), err)
 		}
+	}
+}
+
+// TestOneKeyForAll: of several processes that start in one new folder, all get
+// the same key.
+func TestOneKeyForAll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keys := make(chan string, 8)
+	for range cap(keys) {
+		go func() {
+			d, err := datadir.Share(dir, true)
+			if err != nil {
+				keys <- err.Error()
+				return
+			}
+			k, err := LoadOrCreate(d)
+			if err != nil {
+				keys <- err.Error()
+				return
+			}
+			keys <- string(k)
+		}()
+	}
+	first := <-keys
+	for range cap(keys) - 1 {
+		if k := <-keys; k != first || len(k) != 64 {
+			t.Fatalf("another key, or an error: %q", k)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	if _, err := Load(filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("absent: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -17,6 +18,7 @@ const (
 	MaxRTTs    = 10_000
 	MaxLayers  = 4096
 	maxText    = 256
+	maxNames   = 16 // sidebands, and dtypes
 	maxDevices = 64
 	maxWidth   = 1 << 20
 	maxMicros  = 3_600_000_000 // an hour
@@ -35,13 +37,20 @@ func CheckHello(h *protocol.Hello) error {
 		return err
 	}
 	if h.Role == protocol.RoleNode || h.Addr != "" {
-		host, port, err := net.SplitHostPort(h.Addr)
-		if p, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || p == 0 {
-			return protocol.Errorf(protocol.CodeInvalidRequest, "address %.80q is not host:port", h.Addr)
+		if err := checkAddr(h.Addr, false); err != nil {
+			return err
 		}
 	}
 	if h.Role == protocol.RoleNode && h.Build.Llama == "" {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "the hello of a node names no llama.cpp version")
+	}
+	return nil
+}
+
+func checkAddr(addr string, noHost bool) error {
+	host, port, err := net.SplitHostPort(addr)
+	if p, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" && !noHost || perr != nil || p == 0 {
+		return bad("address %.80q is not host:port", addr)
 	}
 	return nil
 }
@@ -60,8 +69,13 @@ func CheckReport(rep *protocol.Report) error {
 	if !within(rep.FreeMemory, maxBytes) || !within(rep.FreeDisk, maxBytes) {
 		return bad("free memory %d or disk %d out of range", rep.FreeMemory, rep.FreeDisk)
 	}
-	if err := checkTexts("report", rep.SharingOff); err != nil {
+	if err := checkTexts("report", rep.SharingOff, rep.Swarm); err != nil {
 		return err
+	}
+	if rep.Swarm != "" {
+		if err := checkAddr(rep.Swarm, true); err != nil {
+			return err
+		}
 	}
 	for i := range rep.Shards {
 		if err := checkShard(&rep.Shards[i]); err != nil {
@@ -109,11 +123,27 @@ func checkShard(s *protocol.ShardReport) *protocol.Error {
 			return bad("exit %d outside of layers %s", e, c.Loaded)
 		}
 	}
-	if len(c.DTypes) > 16 || len(c.Devices) > maxDevices {
-		return bad("%d dtypes and %d devices", len(c.DTypes), len(c.Devices))
+	if len(c.Cuts) > MaxLayers {
+		return bad("%d cuts, at most %d", len(c.Cuts), MaxLayers)
 	}
-	texts := append([]string{c.Name, c.Architecture, c.WholeOnly, c.CPUVariant, c.Build.Llama}, c.DTypes...)
-	if err := checkTexts("shard", append(texts, c.Devices...)...); err != nil {
+	for _, at := range c.Cuts {
+		if at < 0 || at > c.Layers {
+			return bad("cut %d outside of %d layers", at, c.Layers)
+		}
+	}
+	if len(c.KVLayerBytes) > c.Layers {
+		return bad("KV bytes of %d layers, the model has %d", len(c.KVLayerBytes), c.Layers)
+	}
+	for _, n := range c.KVLayerBytes {
+		if !within(n, maxPerCell) {
+			return bad("%d KV bytes of a layer out of range", n)
+		}
+	}
+	if len(c.DTypes) > maxNames || len(c.Sidebands) > maxNames || len(c.Devices) > maxDevices {
+		return bad("%d dtypes, %d sidebands and %d devices", len(c.DTypes), len(c.Sidebands), len(c.Devices))
+	}
+	texts := slices.Concat([]string{c.Name, c.Architecture, c.WholeOnly, c.KVType, c.CPUVariant, c.Build.Llama}, c.DTypes, c.Sidebands, c.Devices)
+	if err := checkTexts("shard", texts...); err != nil {
 		return err
 	}
 	if c.Name == "" {
@@ -125,6 +155,11 @@ func checkShard(s *protocol.ShardReport) *protocol.Error {
 	}{
 		{"width", int64(c.Width), maxWidth},
 		{"kv_bytes_per_cell", c.KVBytesPerCell, maxPerCell},
+		{"kv_window_bytes", c.KVWindowBytes, maxPerCell},
+		{"kv_window_cells", int64(c.KVWindowCells), 1 << 30},
+		{"kv_budget_bytes", c.KVBudget, maxBytes},
+		{"compute_bytes", c.ComputeBytes, maxBytes},
+		{"compute_bytes_per_cell", c.ComputeBytesPerCell, maxPerCell},
 		{"max_context", int64(c.MaxContext), 1 << 30},
 		{"weight_bytes", c.WeightBytes, maxBytes},
 		{"chunk_rows", int64(c.ChunkRows), maxCount},

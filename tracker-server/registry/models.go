@@ -21,10 +21,12 @@ type shape struct {
 
 // model collects the shards that agree on one shape.
 type model struct {
-	id     protocol.ModelID
-	shape  shape
-	nodes  int
-	shards []held
+	id    protocol.ModelID
+	shape shape
+	// ready counts the nodes with a ready shard: those are measured on a real
+	// stage, the others only promised.
+	ready, nodes int
+	shards       []held
 }
 
 type held struct {
@@ -32,8 +34,9 @@ type held struct {
 	s *protocol.ShardReport
 }
 
-// models groups all shards by model, each with its majority shape. Ties go to
-// the smaller shape, so that the answer does not depend on map order.
+// models groups all shards by model, each with the shape of its manifest where
+// the catalog has one, else with its majority shape. Ties go to the smaller
+// shape, so that the answer does not depend on map order.
 func (r *Registry) models() map[protocol.ModelID]*model {
 	type key struct {
 		id protocol.ModelID
@@ -44,11 +47,17 @@ func (r *Registry) models() map[protocol.ModelID]*model {
 		if n.report == nil || n.Role != protocol.RoleNode {
 			continue
 		}
-		counted := make(map[key]bool, len(n.report.Shards))
+		counted, ready := make(map[key]bool, len(n.report.Shards)), make(map[key]bool)
 		for i := range n.report.Shards {
 			s := &n.report.Shards[i]
 			c := &s.Capability
 			k := key{c.Model, shape{c.Name, c.Architecture, c.Layers, c.Width}}
+			if published := r.catalog[c.Model]; published != nil {
+				if !published.fits(s) {
+					continue
+				}
+				k.sh = published.shape()
+			}
 			g := groups[k]
 			if g == nil {
 				g = &model{id: k.id, shape: k.sh}
@@ -58,6 +67,10 @@ func (r *Registry) models() map[protocol.ModelID]*model {
 			if !counted[k] {
 				counted[k] = true
 				g.nodes++
+			}
+			if s.State == protocol.ShardReady && !ready[k] {
+				ready[k] = true
+				g.ready++
 			}
 		}
 	}
@@ -72,20 +85,32 @@ func (r *Registry) models() map[protocol.ModelID]*model {
 
 func betterShape(a, b *model) bool {
 	return cmp.Or(
-		cmp.Compare(b.nodes, a.nodes), cmp.Compare(a.shape.Layers, b.shape.Layers), cmp.Compare(a.shape.Width, b.shape.Width),
+		cmp.Compare(b.ready, a.ready), cmp.Compare(b.nodes, a.nodes), cmp.Compare(a.shape.Layers, b.shape.Layers), cmp.Compare(a.shape.Width, b.shape.Width),
 		cmp.Compare(a.shape.Name, b.shape.Name), cmp.Compare(a.shape.Architecture, b.shape.Architecture)) < 0
 }
 
 // find resolves a model id or a display name. Several models may carry one
-// name: the one on most nodes wins, then the smaller id.
+// name: a published one wins, then the one on most nodes, then the smaller id.
 func (r *Registry) find(name string) *model {
 	all := r.models()
+	for id, p := range r.catalog {
+		if all[id] == nil {
+			all[id] = &model{id: id, shape: p.shape()} // nobody holds it
+		}
+	}
 	if m := all[protocol.ModelID(name)]; m != nil {
 		return m
 	}
+	published := func(m *model) int {
+		if r.catalog[m.id] != nil {
+			return 1
+		}
+		return 0
+	}
 	var best *model
 	for _, m := range all {
-		if m.shape.Name == name && (best == nil || cmp.Or(cmp.Compare(best.nodes, m.nodes), cmp.Compare(m.id, best.id)) < 0) {
+		if m.shape.Name == name && (best == nil || cmp.Or(
+			cmp.Compare(published(best), published(m)), cmp.Compare(best.nodes, m.nodes), cmp.Compare(m.id, best.id)) < 0) {
 			best = m
 		}
 	}
@@ -97,7 +122,7 @@ func (r *Registry) find(name string) *model {
 func (r *Registry) Network(now time.Time, name string) (*routing.Network, error) {
 	m := r.find(name)
 	if m == nil {
-		return nil, protocol.Errorf(protocol.CodeModelUnknown, "no node reports the model %.80q", name)
+		return nil, protocol.Errorf(protocol.CodeModelUnknown, "no node reports the model %.80q, and the catalog does not have it", name)
 	}
 	return r.network(now, m), nil
 }
@@ -108,6 +133,9 @@ func (r *Registry) network(now time.Time, m *model) *routing.Network {
 		s := r.shard(now, h)
 		n.MaxContext = max(n.MaxContext, s.MaxContext)
 		n.Shards = append(n.Shards, s)
+	}
+	if p := r.catalog[m.id]; n.MaxContext == 0 && p != nil {
+		n.MaxContext = p.Context // no stage has said what it can do
 	}
 	slices.SortFunc(n.Shards, func(a, b routing.Shard) int {
 		return cmp.Or(cmp.Compare(a.Loaded.First, b.Loaded.First), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Loaded.Last, b.Loaded.Last))

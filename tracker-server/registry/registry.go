@@ -9,6 +9,7 @@ package registry
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -56,6 +57,8 @@ type Member struct {
 	Host   string
 	Engine string
 	Build  protocol.Build
+	// Remote is where the connection comes from.
+	Remote netip.Addr
 }
 
 // memberKey tells a node's connection from the same engine's gateway one.
@@ -72,7 +75,8 @@ type member struct {
 	fresh    bool
 	reported time.Time // arrival of the newest report, zero before it
 	report   *protocol.Report
-	suspect  bool // a neighbour blamed it; the next report clears it
+	swarm    netip.AddrPort // of the report, as far as it can be believed
+	suspect  bool           // a neighbour blamed it; the next report clears it
 	failures int
 }
 
@@ -83,6 +87,7 @@ type Registry struct {
 	// promised outlives members: leases survive a node's reconnect and the
 	// tracker's restart.
 	promised map[protocol.NodeID]map[protocol.SessionID]*promise
+	catalog  map[protocol.ModelID]*Published
 	version  uint64
 }
 
@@ -122,7 +127,7 @@ func (r *Registry) Join(now time.Time, m Member) bool {
 	if old != nil {
 		n.failures = old.failures
 		if old.Build == m.Build {
-			n.report, n.reported = old.report, old.reported
+			n.report, n.reported = old.report, old.reported // swarm waits for a report: the address may be another
 		}
 	}
 	r.members[k] = n
@@ -161,6 +166,7 @@ func (r *Registry) Report(now time.Time, m Member, rep *protocol.Report) error {
 		r.version++
 	}
 	n.report, n.reported, n.fresh, n.suspect = rep, now, true, false
+	n.swarm = swarmAddr(n.Remote, rep.Swarm)
 	for s, p := range r.promised[m.ID] {
 		if p.confirmed && !now.Before(p.since.Add(settle)) {
 			r.Release(m.ID, s)
@@ -171,7 +177,7 @@ func (r *Registry) Report(now time.Time, m Member, rep *protocol.Report) error {
 
 // sameShards compares what makes the coverage map, not the figures.
 func sameShards(a, b *protocol.Report) bool {
-	return a.SharingOff == b.SharingOff && slices.EqualFunc(a.Shards, b.Shards, func(x, y protocol.ShardReport) bool {
+	return a.SharingOff == b.SharingOff && a.Swarm == b.Swarm && slices.EqualFunc(a.Shards, b.Shards, func(x, y protocol.ShardReport) bool {
 		return x.State == y.State && x.Capability.Model == y.Capability.Model && x.Capability.Loaded == y.Capability.Loaded
 	})
 }

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/announce"
 	"neuron/tracker-server/channel"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/sessions"
@@ -21,6 +24,7 @@ type peer interface {
 	Node() protocol.NodeID
 	Hello() *protocol.Hello
 	Epoch() uint64
+	Remote() netip.Addr
 	Send(*protocol.Envelope) bool
 	SendError(id uint64, err *protocol.Error)
 	Refuse(err *protocol.Error, retryAfter int)
@@ -38,24 +42,38 @@ type core struct {
 	key     ed25519.PrivateKey
 	store   store.Store
 	metrics *metrics
+	tokens  tokens
 	kick    chan struct{} // wakes the persister; capacity 1
+
+	announced *announce.Table // has its own lock
+	catalog   atomic.Pointer[catalog]
+	swarm     atomic.Pointer[swarmPeers]
 
 	mu    sync.Mutex
 	reg   *registry.Registry
 	table *sessions.Table
 	peers map[peerKey]peer
 	dirty map[protocol.SessionID]store.Session // to be written
+	// places is what nodes should hold.
+	places *places
 	// What the newest round of peer lists was made from, and when.
 	peersVersion uint64
 	peersAt      time.Time
+	// The same of swarm.
+	swarmVersion uint64
+	swarmAt      time.Time
 }
 
 func newCore(o Options, key ed25519.PrivateKey, st store.Store) *core {
 	c := &core{
-		o: o, key: key, store: st, kick: make(chan struct{}, 1),
+		o: o, key: key, store: st, tokens: newTokens(key), kick: make(chan struct{}, 1),
 		reg: registry.New(o.registryConfig()), table: sessions.New(o.sessionsConfig()),
 		peers: make(map[peerKey]peer), dirty: make(map[protocol.SessionID]store.Session),
 	}
+	c.announced = announce.New(announce.Config{Now: o.Now, Loopback: o.onLoopback()})
+	c.places = newPlaces()
+	c.catalog.Store(emptyCatalog())
+	c.swarm.Store(new(swarmPeers))
 	c.metrics = newMetrics(c)
 	return c
 }
@@ -103,6 +121,7 @@ func (c *core) admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID)
 	}
 	return &protocol.Welcome{
 		Node: id, Epoch: epoch, Tracker: c.key.Public().(ed25519.PublicKey), ReportSeconds: int(c.o.ReportEvery / time.Second),
+		AnnounceToken: c.tokens.of(id),
 	}, nil
 }
 
@@ -110,7 +129,7 @@ func keyOf(p peer) peerKey { return peerKey{p.Node(), p.Hello().Role} }
 
 func memberOf(p peer) registry.Member {
 	h := p.Hello()
-	return registry.Member{ID: p.Node(), Role: h.Role, Epoch: p.Epoch(), Addr: h.Addr, Host: h.Host, Engine: h.Engine, Build: h.Build}
+	return registry.Member{ID: p.Node(), Role: h.Role, Epoch: p.Epoch(), Addr: h.Addr, Host: h.Host, Engine: h.Engine, Build: h.Build, Remote: p.Remote()}
 }
 
 var errSuperseded = protocol.Errorf(protocol.CodeSuperseded, "a newer connection with the same identity took over")
@@ -158,6 +177,9 @@ func (c *core) left(p peer, bye bool) {
 	}
 	delete(c.peers, k)
 	c.reg.Left(memberOf(p), bye)
+	if k.role == protocol.RoleNode {
+		c.places.drop(k.id)
+	}
 	if len(c.peersOfLocked(p.Node())) == 0 {
 		c.table.DriverLost(now, p.Node())
 	}
@@ -272,6 +294,7 @@ func (c *core) tick() {
 	for _, s := range c.table.Sweep(now) {
 		c.finishLocked(s, true)
 	}
+	c.refreshSwarmLocked(now)
 	if v := c.reg.Version(); v != c.peersVersion && now.Sub(c.peersAt) >= peersEvery {
 		c.peersVersion, c.peersAt = v, now
 		for _, p := range c.peers {

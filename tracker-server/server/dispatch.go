@@ -26,6 +26,8 @@ func (c *core) message(ctx context.Context, p peer, e *protocol.Envelope) {
 		err = c.onHopFailed(p, e)
 	case protocol.MsgModels:
 		err = c.onModels(p, e)
+	case protocol.MsgPlace:
+		err = c.onPlace(p, e)
 	case protocol.MsgError:
 		c.o.Logger.Info("a peer answered with an error", "node", p.Node().Short())
 	case protocol.MsgChallenge, protocol.MsgHello, protocol.MsgWelcome, protocol.MsgRefused, protocol.MsgPeers,
@@ -65,7 +67,14 @@ func (c *core) onReport(p peer, e *protocol.Envelope) error {
 	if err := c.currentLocked(p); err != nil {
 		return err
 	}
-	return c.reg.Report(c.o.Now(), memberOf(p), rep)
+	now := c.o.Now()
+	if err := c.reg.Report(now, memberOf(p), rep); err != nil {
+		return err
+	}
+	if p.Hello().Role == protocol.RoleNode {
+		c.places.report(now, p.Node(), p.Hello().Build, rep)
+	}
+	return nil
 }
 
 func (c *core) onModels(p peer, e *protocol.Envelope) error {
@@ -151,6 +160,7 @@ func (c *core) lease(p peer, req *protocol.RouteRequest) (sessions.Session, erro
 	if err != nil {
 		return sessions.Session{}, err
 	}
+	c.places.asked(now, net.Model)
 	route, err := routing.Find(net, routing.Request{Gateway: p.Node(), Context: req.Context, Prompt: req.Prompt, RTT: req.RTTMicros})
 	if err != nil {
 		return sessions.Session{}, err

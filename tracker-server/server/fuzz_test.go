@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type stub struct {
 func (s *stub) Node() protocol.NodeID          { return s.id }
 func (s *stub) Hello() *protocol.Hello         { return &s.hello }
 func (s *stub) Epoch() uint64                  { return 1 }
+func (s *stub) Remote() netip.Addr             { return netip.MustParseAddr("203.0.113.5") }
 func (s *stub) Refuse(*protocol.Error, int)    {}
 func (s *stub) Send(e *protocol.Envelope) bool { s.sent = append(s.sent, e); return true }
 func (s *stub) SendError(id uint64, err *protocol.Error) {

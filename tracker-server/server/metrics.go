@@ -17,16 +17,17 @@ type metrics struct {
 	messages  *prometheus.CounterVec
 	routeTime *prometheus.HistogramVec
 	ends      *prometheus.CounterVec
+	announces *prometheus.CounterVec
 
-	core                           *core
-	nodes, sessions, coverage, out *prometheus.Desc
+	core                                          *core
+	nodes, sessions, coverage, out, models, swarm *prometheus.Desc
 }
 
 // maxModelLabels bounds the models that have a time series.
 const maxModelLabels = 200
 
 var knownKinds = []protocol.MessageKind{
-	protocol.MsgReport, protocol.MsgRoute, protocol.MsgSession, protocol.MsgHopFailed, protocol.MsgModels, protocol.MsgError,
+	protocol.MsgReport, protocol.MsgRoute, protocol.MsgSession, protocol.MsgHopFailed, protocol.MsgModels, protocol.MsgPlace, protocol.MsgError,
 }
 
 func newMetrics(c *core) *metrics {
@@ -39,13 +40,17 @@ func newMetrics(c *core) *metrics {
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}}, []string{"result"}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "neuron_tracker_sessions_ended_total", Help: "Ended sessions, by phase and error code."}, []string{"phase", "code"}),
+		announces: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "neuron_tracker_announces_total", Help: "BitTorrent requests, by kind and result."}, []string{"kind", "result"}),
 		core:     c,
 		nodes:    prometheus.NewDesc("neuron_tracker_nodes", "Connected nodes, by state.", []string{"state"}, nil),
 		sessions: prometheus.NewDesc("neuron_tracker_sessions", "Live sessions, by phase.", []string{"phase"}, nil),
 		coverage: prometheus.NewDesc("neuron_tracker_coverage_min", "Smallest number of ready nodes over all layers of a model.", []string{"model"}, nil),
 		out:      prometheus.NewDesc("neuron_tracker_unwritten_sessions", "Sessions whose newest state is not in the database yet.", nil, nil),
+		models:   prometheus.NewDesc("neuron_tracker_catalog_models", "Published models.", nil, nil),
+		swarm:    prometheus.NewDesc("neuron_tracker_announced_peers", "BitTorrent peers that announced themselves and are believed.", nil, nil),
 	}
-	m.registry.MustRegister(m.messages, m.routeTime, m.ends, m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.messages, m.routeTime, m.ends, m.announces, m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -55,6 +60,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.sessions
 	ch <- m.coverage
 	ch <- m.out
+	ch <- m.models
+	ch <- m.swarm
 }
 
 // Collect implements prometheus.Collector.
@@ -73,6 +80,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(m.coverage, prometheus.GaugeValue, float64(slices.Min(info.Replicas)), string(info.Model))
 	}
 	ch <- prometheus.MustNewConstMetric(m.out, prometheus.GaugeValue, float64(dirty))
+	ch <- prometheus.MustNewConstMetric(m.models, prometheus.GaugeValue, float64(len(m.core.catalog.Load().list)))
+	ch <- prometheus.MustNewConstMetric(m.swarm, prometheus.GaugeValue, float64(m.core.announced.Peers()))
+}
+
+// announced counts a request; kind is announce or scrape.
+func (m *metrics) announced(kind, result string) {
+	m.announces.WithLabelValues(kind, result).Inc()
 }
 
 func (m *metrics) message(k protocol.MessageKind) {

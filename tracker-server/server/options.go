@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -41,6 +42,12 @@ type Options struct {
 	LeaseFor time.Duration
 	// MaxConns and MaxPerAddress bound the control channel; see package channel.
 	MaxConns, MaxPerAddress int
+	// PublicURL is where others reach this tracker; default: where it listens.
+	// Published torrents carry it.
+	PublicURL string
+	// Proxies are the addresses of reverse proxies whose X-Forwarded-For is
+	// believed.
+	Proxies []netip.Prefix
 }
 
 // KeepFor is how long ended sessions and silent nodes stay in the database.
@@ -68,6 +75,11 @@ func (o *Options) fill() error {
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "a certificate needs its key, and a key its certificate")
 	}
+	if o.PublicURL != "" {
+		if u, err := url.Parse(o.PublicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return protocol.Errorf(protocol.CodeInvalidRequest, "the public URL %.200q is not http(s)://HOST/", o.PublicURL)
+		}
+	}
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "listen address %q is not HOST:PORT", o.Listen)
@@ -77,6 +89,12 @@ func (o *Options) fill() error {
 			"%s is reachable from other computers: give a certificate (--tls-cert, --tls-key), or --insecure when a proxy in front does TLS", o.Listen)
 	}
 	return nil
+}
+
+// onLoopback reports whether only this computer can reach the tracker.
+func (o *Options) onLoopback() bool {
+	host, _, err := net.SplitHostPort(o.Listen)
+	return err == nil && isLoopback(host)
 }
 
 func isLoopback(host string) bool {

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,6 +80,9 @@ func New(o Options) (_ *Server, err error) {
 	if err := s.core.restore(s.ctx); err != nil {
 		return nil, err
 	}
+	if err := s.core.loadCatalog(s.ctx); err != nil {
+		return nil, err
+	}
 	var tlsConfig *tls.Config
 	if o.TLSCert != "" {
 		cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
@@ -93,6 +98,9 @@ func New(o Options) (_ *Server, err error) {
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
+	if err := s.dir.WriteFile(URLFile, []byte(s.publicURL()+"\n")); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
 	s.hub = channel.New(channel.Options{
 		Key: key.Public().(ed25519.PublicKey), Handler: hubHandler{s.core}, Logger: o.Logger,
 		MaxConns: o.MaxConns, MaxPerAddress: o.MaxPerAddress,
@@ -100,9 +108,10 @@ func New(o Options) (_ *Server, err error) {
 	mux := http.NewServeMux()
 	pages := web.Handler(s.core, o.Now, s.core.metrics.registry)
 	mux.Handle("GET /v1/nodes", s.nodesOrChannel(pages))
+	announceHandler{s.core}.mount(mux)
 	mux.Handle("/", pages)
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		Handler: behindProxies(o.Proxies, mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:    slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
@@ -132,6 +141,21 @@ func (s *Server) URL() string {
 	return "http://" + s.Addr() + "/"
 }
 
+// URLFile is the file of the data folder that tells the publishing command
+// where others reach the tracker.
+const URLFile = "tracker.url"
+
+// publicURL is where others reach the tracker, or "" when nobody said so.
+func (s *Server) publicURL() string {
+	if s.o.PublicURL != "" {
+		return strings.TrimSuffix(s.o.PublicURL, "/") + "/"
+	}
+	if at, err := netip.ParseAddrPort(s.Addr()); err != nil || at.Addr().IsUnspecified() {
+		return ""
+	}
+	return s.URL()
+}
+
 // Key is the public key that signs leases.
 func (s *Server) Key() ed25519.PublicKey { return s.core.key.Public().(ed25519.PublicKey) }
 
@@ -144,7 +168,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.mu.Unlock()
 		return s.Close(ctx)
 	}
-	s.wg.Add(3)
+	s.wg.Add(4)
 	s.mu.Unlock()
 	go func() {
 		defer s.wg.Done()
@@ -157,6 +181,10 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() {
 		defer s.wg.Done()
 		s.persistLoop()
+	}()
+	go func() {
+		defer s.wg.Done()
+		s.core.watchCatalog(s.ctx)
 	}()
 	var err error
 	select {

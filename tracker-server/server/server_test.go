@@ -296,6 +296,7 @@ func TestDriverLost(t *testing.T) {
 	n.report(4, 0, 4, nil)
 	tr.ready()
 	g = tr.join(key, protocol.RoleGateway)
+	eventually(t, "the driver is back", func() bool { return !gone() }) // the welcome comes a moment before
 	c.Advance(35 * time.Second)
 	tr.core.tick()
 	if s := tr.session(l.Session); s.End != nil {

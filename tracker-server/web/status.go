@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,31 +55,39 @@ type view struct {
 	TokensPerSec float64
 }
 
+// modelView is a published model, or one that nodes hold on their own.
 type modelView struct {
-	protocol.ModelInfo
-	Min     int
-	Missing string
+	protocol.CatalogModel
+	Published bool
+	Min       int
+}
+
+func (p *pages) models() []modelView {
+	var out []modelView
+	known := make(map[protocol.ModelID]bool)
+	for _, m := range p.src.Catalog() {
+		known[m.Model] = true
+		out = append(out, modelView{CatalogModel: m, Published: true})
+	}
+	for _, m := range p.src.Models() {
+		if !known[m.Model] {
+			out = append(out, modelView{CatalogModel: protocol.CatalogModel{
+				Model: m.Model, Name: m.Name, Architecture: m.Architecture, Layers: m.Layers, Context: m.Context,
+				Replicas: m.Replicas, Routable: m.Routable, Missing: protocol.MissingLayers(m.Replicas),
+			}})
+		}
+	}
+	for i := range out {
+		if r := out[i].Replicas; len(r) > 0 {
+			out[i].Min = slices.Min(r)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b modelView) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 func (p *pages) view() view {
-	v := view{Now: p.now(), Nodes: p.src.Nodes(), Sessions: p.src.Sessions()}
-	for _, m := range p.src.Models() {
-		mv := modelView{ModelInfo: m, Min: m.Replicas[0]}
-		var missing []string
-		for l := 0; l < len(m.Replicas); l++ {
-			mv.Min = min(mv.Min, m.Replicas[l])
-			if m.Replicas[l] > 0 {
-				continue
-			}
-			first := l
-			for l+1 < len(m.Replicas) && m.Replicas[l+1] == 0 {
-				l++
-			}
-			missing = append(missing, protocol.Range{First: first, Last: l + 1}.String())
-		}
-		mv.Missing = strings.Join(missing, ", ")
-		v.Models = append(v.Models, mv)
-	}
+	v := view{Now: p.now(), Nodes: p.src.Nodes(), Sessions: p.src.Sessions(), Models: p.models()}
 	for _, n := range v.Nodes {
 		if n.State == registry.StateReady {
 			v.Ready++

@@ -1,5 +1,6 @@
 // Package web is the tracker's face for people and programs: the status page
-// with its event stream, the read-only JSON API, health and metrics.
+// with its event stream, the read-only JSON API, the files of the catalog,
+// health and metrics.
 //
 // The server imports it and implements Source. It changes nothing, shows no
 // prompts and no keys, and knows no websocket and no store.
@@ -29,6 +30,11 @@ type Source interface {
 	Sessions() []Session
 	// Session finds one. Error: session_unknown.
 	Session(ctx context.Context, id protocol.SessionID) (Session, error)
+	// Catalog lists the published models by name.
+	Catalog() []protocol.CatalogModel
+	// File finds a file of a published model; token opens private ones. Errors:
+	// model_not_found, forbidden.
+	File(ctx context.Context, id protocol.ModelID, kind FileKind, token string) (File, error)
 	// Explain finds a route without making a lease.
 	Explain(model string, r routing.Request) (*routing.Route, error)
 }
@@ -72,6 +78,9 @@ func Handler(src Source, now func() time.Time, metrics *prometheus.Registry) htt
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"models": src.Models()})
 	})
+	mux.HandleFunc("GET /v1/catalog", p.catalog)
+	mux.HandleFunc("GET /v1/models/{id}/manifest", p.file(FileManifest, "application/json"))
+	mux.HandleFunc("GET /v1/models/{id}/torrent", p.file(FileTorrent, "application/x-bittorrent"))
 	mux.HandleFunc("GET /v1/nodes", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"nodes": src.Nodes()})
 	})

@@ -45,6 +45,8 @@ type Tracker struct {
 	Route func(driver protocol.NodeID, r protocol.RouteRequest) (*protocol.Lease, *protocol.Error)
 	// Models is the answer to the models question.
 	Models []protocol.ModelInfo
+	// Place is the answer to the place question; nil gives none.
+	Place *protocol.Placement
 	// OnHello may refuse; a nil result accepts.
 	OnHello func(protocol.Hello) *protocol.Refused
 	// Raw, when it returns a message, replaces the answer to a message.
@@ -189,6 +191,10 @@ func (t *Tracker) handle(c *conn, node protocol.NodeID, e *protocol.Envelope) {
 		t.reply(c, protocol.MsgLease, e.ID, protocol.RouteReply{Lease: signed, CostMicros: 1000})
 	case protocol.MsgModels:
 		t.reply(c, protocol.MsgModels, e.ID, protocol.Models{Models: t.Models})
+	case protocol.MsgPlace:
+		if t.Place != nil {
+			t.reply(c, protocol.MsgPlace, e.ID, t.Place)
+		}
 	case protocol.MsgReport:
 		if v, err := protocol.Unpack[protocol.Report](e); err == nil {
 			t.update(func() { t.reports = append(t.reports, *v) })

@@ -13,8 +13,10 @@ import "neuron/engine/protocol"
 // (KindOpened, slot 0).
 type Load struct {
 	// NativeDir holds the native libraries; "" lets the child look for them.
-	NativeDir string   `json:"native_dir,omitempty"`
-	Paths     []string `json:"paths"`
+	NativeDir string `json:"native_dir,omitempty"`
+	// Paths are the split files of the stage. Without any, the child loads the
+	// library alone and says what it is.
+	Paths []string `json:"paths"`
 	// VocabOnly loads the tokenizer alone: the process answers text calls.
 	VocabOnly bool `json:"vocab_only,omitempty"`
 

@@ -25,14 +25,18 @@ type governor struct {
 	calmUntil time.Time
 	penalty   time.Duration
 
-	// steps are the newest step times per thread count, for the median.
-	steps map[int][]time.Duration
-	// best is the fastest step with one thread, the promise to the tracker.
-	best time.Duration
+	// steps are the newest times of steps of the same kind, for the median.
+	steps map[stepKind][]time.Duration
+	// best are the fastest steps with one thread, by rows; that of one row is
+	// the promise to the tracker.
+	best map[int]time.Duration
 	// late counts slow steps in a row with one thread.
 	late int
 	busy bool
 }
+
+// stepKind are the decode calls whose times can be compared.
+type stepKind struct{ threads, rows int }
 
 const (
 	// quietTime must pass with a core free before a thread is added.
@@ -55,7 +59,7 @@ const (
 )
 
 func newGovernor(most, cores int) *governor {
-	return &governor{most: max(1, most), cores: max(1, cores), threads: 1, penalty: firstPenalty, steps: map[int][]time.Duration{}}
+	return &governor{most: max(1, most), cores: max(1, cores), threads: 1, penalty: firstPenalty, steps: map[stepKind][]time.Duration{}, best: map[int]time.Duration{}}
 }
 
 // room is the number of threads that free cores allow, at least one.
@@ -93,9 +97,11 @@ func (g *governor) next(now time.Time) int {
 	return g.threads
 }
 
-// step tells how long a decode step of one row took with the threads of next.
-func (g *governor) step(now time.Time, took time.Duration) {
-	past := g.steps[g.threads]
+// step tells how long a decode call of so many rows took with the threads of
+// next.
+func (g *governor) step(now time.Time, took time.Duration, rows int) {
+	kind := stepKind{g.threads, rows}
+	past := g.steps[kind]
 	if len(past) >= medianFrom && took > slowFactor*median(past) && g.threads > 1 {
 		// Barriers wait for a core that somebody else has.
 		g.threads = 1
@@ -107,17 +113,18 @@ func (g *governor) step(now time.Time, took time.Duration) {
 	if len(past) == medianOf {
 		past = append(past[:0], past[1:]...)
 	}
-	g.steps[g.threads] = append(past, took)
+	g.steps[kind] = append(past, took)
 	if g.threads > 1 {
 		if len(past) == medianOf-1 {
 			g.penalty = firstPenalty // a calm run forgives
 		}
 		return
 	}
-	if g.best == 0 || took < g.best {
-		g.best = took
+	best, known := g.best[rows]
+	if !known || took < best {
+		best, g.best[rows] = took, took
 	}
-	if took > busyFactor*g.best {
+	if took > busyFactor*best {
 		g.late++
 	} else {
 		g.late = 0

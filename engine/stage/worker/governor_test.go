@@ -10,7 +10,7 @@ func calm(g *governor, now *time.Time, n int, d time.Duration) {
 	for range n {
 		g.next(*now)
 		*now = now.Add(d)
-		g.step(*now, d)
+		g.step(*now, d, 1)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestSlowStepDropsToOneThreadAtOnceAndRaisesLater(t *testing.T) {
 	if g.threads != 2 {
 		t.Fatalf("%d threads", g.threads)
 	}
-	g.step(now, 61*time.Millisecond)
+	g.step(now, 61*time.Millisecond, 1)
 	if n := g.next(now); n != 1 {
 		t.Fatalf("%d threads after a slow step", n)
 	}
@@ -78,7 +78,7 @@ func TestPauseDoublesWhileStepsStaySlow(t *testing.T) {
 	calm(g, &now, 10, 20*time.Millisecond)
 	var pauses []time.Duration
 	for range 3 {
-		g.step(now, time.Second)
+		g.step(now, time.Second, 1)
 		pauses = append(pauses, g.calmUntil.Sub(now))
 		now = g.calmUntil.Add(time.Millisecond)
 		g.load(now.Add(-2*time.Second), 0)

@@ -34,6 +34,11 @@ func headOfGuide(t *testing.T, seqs int) *state {
 
 func headOfGuideRows(t *testing.T, seqs, chunkRows int) *state {
 	t.Helper()
+	return partOfGuide(t, 0, 4, seqs, chunkRows)
+}
+
+func partOfGuide(t *testing.T, first, last, seqs, chunkRows int) *state {
+	t.Helper()
 	dir, err := llama.NativeDir()
 	if err != nil {
 		t.Fatal(err)
@@ -43,19 +48,19 @@ func headOfGuideRows(t *testing.T, seqs, chunkRows int) *state {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	store, err := cut.Import(context.Background(), src, "guide", filepath.Join(t.TempDir(), "shard"), 0, 4, nil)
+	store, err := cut.Import(context.Background(), src, "guide", filepath.Join(t.TempDir(), "shard"), first, last, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := store.Prepare(0, 4)
+	p, err := store.Prepare(first, last)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Release()
-	w := &Worker{log: slog.New(slog.DiscardHandler), inbox: make(chan *protocol.Frame, 256), outbox: make(chan *protocol.Frame, 1024)}
+	w := &Worker{log: slog.New(slog.DiscardHandler), inbox: make(chan arrival, 256), outbox: make(chan *protocol.Frame, 1024)}
 	raw, err := json.Marshal(wire.Load{
-		NativeDir: dir, Paths: p.Paths, First: 0, Last: 4, Layers: 8, ExitNode: "l_out", Threads: 1, ChunkRows: chunkRows,
-		MaxContext: 2048, MaxSessions: seqs, KVBudget: 1 << 30, KVBytesPerCell: store.Model().KVBytesPerCell(0, 4, 2),
+		NativeDir: dir, Paths: p.Paths, First: first, Last: last, Layers: 8, ExitNode: "l_out", Threads: 1, ChunkRows: chunkRows,
+		MaxContext: 2048, MaxSessions: seqs, KVBudget: 1 << 30, KVBytesPerCell: store.Model().KVBytesPerCell(first, last, 2),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +105,9 @@ func (st *state) openSessions(t *testing.T, n int) {
 	}
 }
 
+// farAhead is a time at which no row waits for others any more.
+func farAhead() time.Time { return time.Now().Add(time.Hour) }
+
 // ids are the session's own tokens: different for each session, so that rows
 // of another one would show.
 func ids(seq, pos, n int) []int32 {
@@ -115,7 +123,7 @@ func (st *state) runAll(t *testing.T) (rows map[uint32][]float32, calls int) {
 	t.Helper()
 	rows = map[uint32][]float32{}
 	for {
-		group := pick(st.sessions, st.turn, st.cfg.ChunkRows)
+		group, _ := st.next(farAhead())
 		if group == nil {
 			return rows, calls
 		}
@@ -210,7 +218,7 @@ func (st *state) prefill(t *testing.T, s *session, number, n int) {
 	for pos := 0; pos < n; pos += 64 {
 		f := protocol.IDFrame(protocol.KindPrefill, uint32(pos), ids(number, pos, min(64, n-pos)))
 		f.Slot = s.slot
-		st.enqueue(s, f)
+		st.enqueue(s, arrival{f, time.Now()})
 	}
 	st.runAll(t)
 }
@@ -218,7 +226,7 @@ func (st *state) prefill(t *testing.T, s *session, number, n int) {
 func (st *state) feedFor(s *session, r rowsOf, pos int) {
 	f := protocol.IDFrame(r.kind, uint32(pos), ids(r.seq, pos, r.rows))
 	f.Slot = s.slot
-	st.enqueue(s, f)
+	st.enqueue(s, arrival{f, time.Now()})
 }
 
 func largest(a, b []float32) float64 {
@@ -247,7 +255,9 @@ func TestPickTakesTheOldestDecodeBeforeAnyPrefill(t *testing.T) {
 	add(3, 2, protocol.KindDecode, 1, time.Minute)
 	add(4, 3, protocol.KindVerify, 4, time.Millisecond)
 	var slots []uint32
-	for _, s := range pick(sessions, 0, 64) {
+	st := &state{sessions: sessions, cfg: wire.Load{ChunkRows: 64}}
+	group, _ := st.next(at)
+	for _, s := range group {
 		slots = append(slots, s.slot)
 	}
 	if fmt.Sprint(slots) != "[2 3]" {
@@ -261,11 +271,12 @@ func TestPrefillGoesRoundBySlot(t *testing.T) {
 	for _, slot := range []uint32{3, 5, 9} {
 		sessions[slot] = &session{slot: slot, queue: []queued{{f: &protocol.Frame{Header: protocol.Header{Kind: protocol.KindPrefill, Rows: 64}}}}}
 	}
-	var turn uint32
+	st := &state{sessions: sessions, cfg: wire.Load{ChunkRows: 64}}
 	var order []uint32
 	for range 4 {
-		turn = pick(sessions, turn, 64)[0].slot
-		order = append(order, turn)
+		group, _ := st.next(time.Unix(1000, 0))
+		st.turn = group[0].slot
+		order = append(order, st.turn)
 	}
 	if fmt.Sprint(order) != "[3 5 9 3]" {
 		t.Errorf("order %v", order)
@@ -283,23 +294,20 @@ func TestPrefillInSlicesGivesTheSameRows(t *testing.T) {
 		s, other := st.sessions[1], st.sessions[2]
 		if share {
 			other.decoded = time.Now().Add(time.Hour)
-			st.chunkMicros = shareTime.Microseconds() * n / 70 // 70 rows fit the time
 		}
 		f := protocol.IDFrame(protocol.KindPrefill, 0, ids(0, 0, n))
 		f.Slot = s.slot
-		st.enqueue(s, f)
+		st.enqueue(s, arrival{f, time.Now()})
 		calls := 0
 		for {
-			group := pick(st.sessions, st.turn, st.cfg.ChunkRows)
+			group, _ := st.next(farAhead())
 			if group == nil {
 				break
 			}
 			calls++
-			chunk := st.chunkMicros
+			// 70 rows fit the time; this machine's real speed is not the point.
+			s.pace.long = float64(shareTime.Microseconds()) / 70
 			st.step(group)
-			if share {
-				st.chunkMicros = chunk // this machine's real speed is not the point
-			}
 		}
 		for _, f := range st.drainOut() {
 			if f.Kind == protocol.KindPrefill {
@@ -319,61 +327,5 @@ func TestPrefillInSlicesGivesTheSameRows(t *testing.T) {
 	}
 	if d := largest(whole, sliced); d != 0 {
 		t.Errorf("slices change rows by %g", d)
-	}
-}
-
-func TestSliceSizes(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	front := func(rows, done int) *session {
-		return &session{slot: 1, queue: []queued{{f: &protocol.Frame{Header: protocol.Header{Kind: protocol.KindPrefill, Rows: uint32(rows)}}, done: done}}}
-	}
-	for _, c := range []struct {
-		name       string
-		rows, done int
-		perRow     time.Duration
-		decoded    time.Duration // ago; 0: nobody decodes
-		want       int
-	}{
-		{"alone", 256, 0, 10 * time.Millisecond, 0, 256},
-		{"others decoded long ago", 256, 0, 10 * time.Millisecond, time.Minute, 256},
-		{"fast stage", 512, 0, time.Millisecond, time.Millisecond, 192},
-		{"rest of a frame", 512, 448, time.Millisecond, time.Millisecond, 64},
-		{"slow stage", 256, 0, 8 * time.Millisecond, time.Millisecond, 12},
-		{"very slow stage", 256, 0, time.Second, time.Millisecond, 4},
-		{"last rows", 100, 98, time.Second, time.Millisecond, 2},
-	} {
-		s := front(c.rows, c.done)
-		st := &state{sessions: map[uint32]*session{1: s}}
-		st.cfg.ChunkRows = 256
-		st.chunkMicros = 256 * c.perRow.Microseconds()
-		if c.decoded > 0 {
-			st.sessions[2] = &session{slot: 2, decoded: now.Add(-c.decoded)}
-		}
-		if got := st.slice(s, now); got != c.want {
-			t.Errorf("%s: %d rows, want %d", c.name, got, c.want)
-		}
-	}
-}
-
-func TestShortSlicesFollowTheirOwnSpeed(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	s := &session{slot: 1, queue: []queued{{f: &protocol.Frame{Header: protocol.Header{Kind: protocol.KindPrefill, Rows: 256}}}}}
-	st := &state{sessions: map[uint32]*session{1: s, 2: {slot: 2, decoded: now.Add(-time.Millisecond)}}}
-	st.cfg.ChunkRows, st.chunkMicros = 256, 256*8000
-	if got := st.slice(s, now); got != 12 {
-		t.Fatalf("%d rows before any short slice, want 12", got)
-	}
-	// 12 rows took far longer than long chunks suggest.
-	st.shortSlice(400*time.Millisecond, 12)
-	if got := st.slice(s, now); got != 4 {
-		t.Errorf("%d rows after a slow slice, want 4", got)
-	}
-	for range 20 {
-		st.shortSlice(40*time.Millisecond, 4)
-	}
-	if got := st.slice(s, now); got != 16 {
-		t.Errorf("%d rows after quick slices, want 16", got)
 	}
 }

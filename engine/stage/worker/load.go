@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
+	"time"
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
@@ -29,9 +30,9 @@ type state struct {
 	threads int // of the newest call
 
 	stepMicros, chunkMicros int64
-	// shortRow is the time of a row in slices below fullRows, in microseconds; 0
-	// until one has run.
-	shortRow float64
+	pace                    pace          // of sessions at their beginning
+	sinceSlice              time.Duration // of decode calls since the last prefill call
+	idle                    time.Time     // when the last call had ended
 	// Compute memory of a pool: fixed, and per cell of one session.
 	computeBytes, computePerCell int64
 }
@@ -61,6 +62,10 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		return nil, coded(err)
 	}
 	st := &state{w: w, cfg: c, sessions: map[uint32]*session{}}
+	if len(c.Paths) == 0 {
+		w.sendJSON(protocol.KindOpened, 0, wire.Loaded{Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Devices: devices()})
+		return st, nil
+	}
 	if c.VocabOnly {
 		m, err := llama.LoadModel(c.Paths, llama.ModelParams{VocabOnly: true})
 		if err != nil {
@@ -104,9 +109,7 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros, ChunkRows: c.ChunkRows,
 		KVBudget: st.cfg.KVBudget, KVBytesPerCell: st.cfg.KVBytesPerCell, ComputeBytes: st.computeBytes, ComputeBytesPerCell: st.computePerCell,
 	}
-	for _, d := range llama.Devices() {
-		reply.Devices = append(reply.Devices, d.Name+": "+d.Description)
-	}
+	reply.Devices = devices()
 	if s.Tail() {
 		reply.Text = st.text(m)
 	}
@@ -114,6 +117,15 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 	reply.Stats = w.getStats()
 	w.sendJSON(protocol.KindOpened, 0, reply)
 	return st, nil
+}
+
+// devices lists what the library can compute on, in its own words.
+func devices() []string {
+	var out []string
+	for _, d := range llama.Devices() {
+		out = append(out, d.Name+": "+d.Description)
+	}
+	return out
 }
 
 func (st *state) text(m llama.Model) wire.Text {
@@ -208,6 +220,7 @@ func (st *state) measure() error {
 		return err
 	}
 	st.chunkMicros = us * int64(st.cfg.ChunkRows) / int64(rows)
+	st.pace.took(time.Duration(us)*time.Microsecond, rows)
 	for i := range steps {
 		us, err := run(rows+i, 1)
 		if err != nil {

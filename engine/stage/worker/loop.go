@@ -18,14 +18,15 @@ import (
 // chunks longer than the one that runs.
 func (st *state) loop(ctx context.Context) error {
 	for {
-		if group := pick(st.sessions, st.turn, st.cfg.ChunkRows); group == nil {
-			if !st.wait(ctx) {
-				return nil
-			}
-		} else if !st.drain() {
+		if !st.drain() {
 			return nil
-		} else if group = pick(st.sessions, st.turn, st.cfg.ChunkRows); group != nil {
+		}
+		now := time.Now()
+		expires := st.expirePools(now)
+		if group, until := st.next(now); group != nil {
 			st.step(group)
+		} else if !st.wait(ctx, until, expires) {
+			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -33,18 +34,32 @@ func (st *state) loop(ctx context.Context) error {
 	}
 }
 
-// wait handles the next message or reading of load; false when the input has
-// ended.
-func (st *state) wait(ctx context.Context) bool {
+// wait handles the next message or reading of load, if one comes before the
+// times that are not zero; false when the input has ended.
+func (st *state) wait(ctx context.Context, times ...time.Time) bool {
+	var first time.Time
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	var over <-chan time.Time
+	if !first.IsZero() {
+		timer := time.NewTimer(time.Until(first))
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
 	case v := <-st.w.loads:
 		st.load(v)
 		return true
-	case f, ok := <-st.w.inbox:
+	case a, ok := <-st.w.inbox:
 		if ok {
-			st.handle(f)
+			st.handle(a)
 		}
 		return ok
+	case <-over:
+		return true
 	case <-ctx.Done():
 		return false
 	}
@@ -66,11 +81,11 @@ func (st *state) load(foreign float64) {
 func (st *state) drain() bool {
 	for {
 		select {
-		case f, ok := <-st.w.inbox:
+		case a, ok := <-st.w.inbox:
 			if !ok {
 				return false
 			}
-			st.handle(f)
+			st.handle(a)
 		case v := <-st.w.loads:
 			st.load(v)
 		default:
@@ -79,7 +94,8 @@ func (st *state) drain() bool {
 	}
 }
 
-func (st *state) handle(f *protocol.Frame) {
+func (st *state) handle(a arrival) {
+	f := a.f
 	switch f.Kind {
 	case protocol.KindOpen:
 		st.open(f)
@@ -110,7 +126,7 @@ func (st *state) handle(f *protocol.Frame) {
 	case f.Kind == protocol.KindTruncate:
 		st.truncate(s, f)
 	case f.Kind.Rows():
-		st.enqueue(s, f)
+		st.enqueue(s, a)
 	default:
 		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "a stage takes no %s frame", f.Kind))
 	}
@@ -169,8 +185,8 @@ func (st *state) step(group []*session) {
 	}
 	took := watch.Elapsed()
 	st.w.cancels.disarm()
-	if st.gov != nil && !prefill && len(group) == 1 && group[0].queue[0].f.Rows == 1 {
-		st.gov.step(time.Now(), took)
+	if st.gov != nil && !prefill && err == nil {
+		st.gov.step(time.Now(), took, len(group)*int(group[0].queue[0].f.Rows))
 	}
 	if errors.Is(err, exec.ErrAborted) && len(group) == 1 {
 		st.undo(group[0])
@@ -182,7 +198,7 @@ func (st *state) step(group []*session) {
 		}
 		return
 	}
-	st.average(prefill, took, work[0].Rows(st.stage.Width()))
+	st.count(group[0], prefill, took, work[0].Rows(st.stage.Width()))
 	offset := 0
 	for i, s := range group {
 		n := work[i].Rows(st.stage.Width())
@@ -203,6 +219,7 @@ func (st *state) step(group []*session) {
 		}
 		offset += n
 	}
+	st.idle = time.Now()
 	st.publish()
 }
 
@@ -211,14 +228,23 @@ func (st *state) step(group []*session) {
 func (st *state) finish(s *session, last int, rows []float32) {
 	q := s.queue[0]
 	s.queue = s.queue[1:]
-	st.w.send(protocol.AckFrame(q.f.Header, protocol.Ack{Rows: q.f.Rows, Queue: micros(q.queue), Compute: micros(q.compute)}))
+	ack := protocol.AckFrame(q.f.Header, protocol.Ack{Rows: q.f.Rows, Queue: micros(q.queue), Compute: micros(q.compute)})
+	s.habit.answer(time.Now(), q.f.Rows)
 	switch {
 	case q.hidden != nil:
-		st.w.send(hiddenFrame(q.f.Header, st.stage.Width(), q.hidden))
+		st.w.send(ack, hiddenFrame(q.f.Header, st.stage.Width(), q.hidden))
 	case rows != nil:
-		st.w.send(hiddenFrame(q.f.Header, st.stage.Width(), rows))
+		st.w.send(ack, hiddenFrame(q.f.Header, st.stage.Width(), rows))
 	case q.f.Flags&protocol.FlagSample != 0:
-		st.sample(s, q.f, s.pool.run, last)
+		tok, err := st.sample(s, q.f, s.pool.run, last)
+		if err != nil {
+			st.w.send(ack)
+			st.fail(s, err)
+			return
+		}
+		st.w.send(ack, tok)
+	default:
+		st.w.send(ack)
 	}
 }
 
@@ -241,34 +267,34 @@ func hiddenFrame(h protocol.Header, width int, rows []float32) *protocol.Frame {
 	return f
 }
 
-// sample draws the session's next token and sends it.
-func (st *state) sample(s *session, f *protocol.Frame, p *exec.Pool, row int) {
+// sample draws the session's next token.
+func (st *state) sample(s *session, f *protocol.Frame, p *exec.Pool, row int) (*protocol.Frame, error) {
 	tok, err := s.sampler.next(p, row)
 	if err != nil {
-		st.fail(s, err)
-		return
+		return nil, err
 	}
-	out, err := protocol.TokenFrame(s.slot, f.Epoch, s.nextPos, tok)
-	if err != nil {
-		st.fail(s, err)
-		return
+	if s.habit.answer(time.Now(), f.Rows); tok.EOG {
+		s.habit.rest()
 	}
-	st.w.send(out)
+	return protocol.TokenFrame(s.slot, f.Epoch, s.nextPos, tok)
 }
 
-// average keeps running averages of real work (1/8 for the newest): a step of
-// one row, and a chunk scaled to ChunkRows.
-func (st *state) average(prefill bool, took time.Duration, rows int) {
+// count notes what a call took for what is planned by it: the running averages
+// of real work (1/8 for the newest) of a decode call and of a chunk scaled to
+// ChunkRows, the cost of prefill rows, and the time since the last slice. s is
+// the call's first session, rows are its.
+func (st *state) count(s *session, prefill bool, took time.Duration, rows int) {
 	us := took.Microseconds()
-	avg := &st.stepMicros
-	if prefill {
-		if rows < fullRows { // short slices run other kernels
-			st.shortSlice(took, rows)
-			return
-		}
-		avg, us = &st.chunkMicros, us*int64(st.cfg.ChunkRows)/int64(rows)
+	if !prefill {
+		st.sinceSlice += took
+		st.stepMicros += (us - st.stepMicros) / 8
+		return
 	}
-	*avg += (us - *avg) / 8
+	st.sinceSlice = 0
+	st.sliced(s, s.nextPos, took, rows)
+	if rows >= fullRows { // short slices run other kernels
+		st.chunkMicros += (us*int64(st.cfg.ChunkRows)/int64(rows) - st.chunkMicros) / 8
+	}
 }
 
 // publish updates what the pings report.

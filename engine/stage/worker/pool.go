@@ -3,6 +3,7 @@ package worker
 import (
 	"math/bits"
 	"strconv"
+	"time"
 
 	"neuron/engine/protocol"
 	"neuron/llama/exec"
@@ -19,12 +20,15 @@ const (
 	poolSeqs = 4
 )
 
-// pool is KV state for sessions of one size; its contexts are made when a
-// session needs one and freed when it is empty.
+// pool is KV state for sessions of one size; its context is made when a session
+// needs one. An empty pool is free memory: it may be dropped at any moment, and
+// counts as if it were. The newest empty one is kept for a while, so that a lone
+// client does not pay for a context with each request.
 type pool struct {
 	run   *exec.Pool
 	seqs  []*session // by sequence id, nil when free
 	bytes int64
+	empty time.Time // when its last session left; zero while it has one
 }
 
 func (p *pool) close() { p.run.Close() }
@@ -68,7 +72,6 @@ func (st *state) reserve(context int, exits bool) (*pool, int, error) {
 	if len(st.sessions) >= st.cfg.MaxSessions {
 		return nil, 0, protocol.Errorf(protocol.CodeStageOverloaded, "%d sessions run here already", len(st.sessions))
 	}
-	st.dropEmpty()
 	cells := cellsFor(context)
 	perSeq := int64(cells) * st.cfg.KVBytesPerCell
 	slack := st.slack()
@@ -81,11 +84,13 @@ func (st *state) reserve(context int, exits bool) (*pool, int, error) {
 		return nil, 0, protocol.Errorf(protocol.CodeKVBudget, "%d cells need %d bytes of KV memory; the largest session that fits now has %d cells", cells, perSeq, fits).
 			With("fits", strconv.Itoa(fits))
 	}
-	p, err := st.newPool(cells, poolSize(cells, perSeq, slack), exits)
-	if err != nil {
-		return nil, 0, err
+	seqs := poolSize(cells, perSeq, slack)
+	if p := st.kept(cells, seqs, exits); p != nil {
+		p.empty = time.Time{}
+		return p, 0, nil
 	}
-	return p, 0, nil
+	p, err := st.newPool(cells, seqs, exits)
+	return p, 0, err
 }
 
 // poolSize is how many sequences a new pool gets: more than one, so that
@@ -100,6 +105,8 @@ func poolSize(cells int, perSeq, slack int64) int {
 }
 
 func (st *state) newPool(cells, seqs int, exits bool) (*pool, error) {
+	// The memory of kept ones is wanted, and compute memory with it.
+	st.dropPools(func(p *pool) bool { return !p.empty.IsZero() })
 	run, err := st.stage.NewPool(cells, seqs, exits)
 	if err != nil {
 		return nil, coded(err)
@@ -110,11 +117,22 @@ func (st *state) newPool(cells, seqs int, exits bool) (*pool, error) {
 	return p, nil
 }
 
-// freeSequence finds the smallest free sequence with at least so many cells.
+// kept is an empty pool just like the one that would be made.
+func (st *state) kept(cells, seqs int, exits bool) *pool {
+	for _, p := range st.pools {
+		if !p.empty.IsZero() && p.run.Cells() == cells && len(p.seqs) == seqs && p.run.Exits() == exits {
+			return p
+		}
+	}
+	return nil
+}
+
+// freeSequence finds the smallest free sequence with at least so many cells in
+// a pool with sessions.
 func (st *state) freeSequence(cells int, exits bool) (best *pool, seq int) {
 	for _, p := range st.pools {
 		c := p.run.Cells()
-		if p.run.Exits() != exits || c < cells || best != nil && c >= best.run.Cells() {
+		if !p.empty.IsZero() || p.run.Exits() != exits || c < cells || best != nil && c >= best.run.Cells() {
 			continue
 		}
 		if id, ok := p.lowestFree(); ok {
@@ -124,11 +142,13 @@ func (st *state) freeSequence(cells int, exits bool) (best *pool, seq int) {
 	return best, seq
 }
 
-// slack is the KV memory that no pool holds.
+// slack is the KV memory that no pool with sessions holds.
 func (st *state) slack() int64 {
 	free := st.cfg.KVBudget
 	for _, p := range st.pools {
-		free -= p.bytes
+		if p.empty.IsZero() {
+			free -= p.bytes
+		}
 	}
 	return free
 }
@@ -162,18 +182,58 @@ func (st *state) freeKV() int64 {
 func (st *state) largestFree(exits bool) int64 {
 	var n int64
 	for _, p := range st.pools {
-		if _, ok := p.lowestFree(); ok && p.run.Exits() == exits {
+		if _, ok := p.lowestFree(); ok && p.empty.IsZero() && p.run.Exits() == exits {
 			n = max(n, p.bytes/int64(len(p.seqs)))
 		}
 	}
 	return n
 }
 
-// dropEmpty frees pools without sessions.
-func (st *state) dropEmpty() {
+const (
+	// keepFor is how long an empty pool waits for its next session.
+	keepFor = time.Minute
+	// keepShare of the budget is the most that an empty pool may hold: a node
+	// without sessions gives the rest back at once.
+	keepShare = 2
+)
+
+// emptied keeps p, which a session has left, or frees it; only the newest
+// empty pool is kept.
+func (st *state) emptied(p *pool, now time.Time) {
+	if p.used() > 0 {
+		return
+	}
+	p.empty = now
+	st.dropPools(func(o *pool) bool {
+		return !o.empty.IsZero() && (o != p || o.bytes > st.cfg.KVBudget/keepShare)
+	})
+}
+
+// expirePools frees empty pools after their time and says when the next one's
+// ends, zero when there is none.
+func (st *state) expirePools(now time.Time) (next time.Time) {
+	over := false
+	for _, p := range st.pools {
+		if p.empty.IsZero() {
+			continue
+		}
+		if end := p.empty.Add(keepFor); !now.Before(end) {
+			over = true
+		} else if next.IsZero() || end.Before(next) {
+			next = end
+		}
+	}
+	if over {
+		st.dropPools(func(p *pool) bool { return !p.empty.IsZero() && !now.Before(p.empty.Add(keepFor)) })
+	}
+	return next
+}
+
+// dropPools frees the pools that are not wanted.
+func (st *state) dropPools(unwanted func(*pool) bool) {
 	kept := st.pools[:0]
 	for _, p := range st.pools {
-		if p.used() == 0 {
+		if unwanted(p) {
 			p.close()
 		} else {
 			kept = append(kept, p)

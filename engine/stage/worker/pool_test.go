@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
@@ -74,10 +75,15 @@ func (g *poolGame) try(context int) {
 func (g *poolGame) check() {
 	g.t.Helper()
 	var held int64
+	idle := 0
 	for _, p := range g.st.pools {
 		held += p.bytes
-		if p.used() == 0 {
-			g.t.Error("an empty pool is kept")
+		if used := p.used(); (used == 0) == p.empty.IsZero() {
+			g.t.Errorf("a pool with %d sessions is empty since %v", used, p.empty)
+		} else if used == 0 {
+			if idle++; idle > 1 || p.bytes > g.st.cfg.KVBudget/keepShare {
+				g.t.Errorf("%d empty pools are kept, this one holds %d bytes of %d", idle, p.bytes, g.st.cfg.KVBudget)
+			}
 		}
 	}
 	s := g.st.w.getStats()
@@ -90,7 +96,7 @@ func (g *poolGame) check() {
 func (g *poolGame) close(i int) {
 	slot := g.open[i]
 	g.open = append(g.open[:i], g.open[i+1:]...)
-	g.st.handle(&protocol.Frame{Header: protocol.Header{Kind: protocol.KindClose, Slot: slot}})
+	g.st.handle(arrival{f: &protocol.Frame{Header: protocol.Header{Kind: protocol.KindClose, Slot: slot}}})
 	g.st.drainOut()
 	g.check()
 }
@@ -111,6 +117,11 @@ func (g *poolGame) play(moves int) {
 	for len(g.open) > 0 {
 		g.close(0)
 	}
+	g.st.publish()
+	if free := g.st.w.getStats().FreeKVBytes; free != g.st.cfg.KVBudget {
+		g.t.Errorf("%d bytes are free without sessions, the budget is %d", free, g.st.cfg.KVBudget)
+	}
+	g.st.expirePools(time.Now().Add(keepFor))
 	g.st.publish()
 	if s := g.st.w.getStats(); s.FreeKVBytes != g.st.cfg.KVBudget || s.KVBytes != 0 || s.ComputeBytes != 0 || len(g.st.pools) != 0 {
 		g.t.Errorf("after the last session: %+v with %d pools, budget %d", s, len(g.st.pools), g.st.cfg.KVBudget)
@@ -145,7 +156,7 @@ func TestTailKeepsItsPromise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{log: slog.New(slog.DiscardHandler), inbox: make(chan *protocol.Frame, 1), outbox: make(chan *protocol.Frame, 1024)}
+	w := &Worker{log: slog.New(slog.DiscardHandler), inbox: make(chan arrival, 1), outbox: make(chan *protocol.Frame, 1024)}
 	st, err := w.load(&protocol.Frame{Header: protocol.Header{Kind: protocol.KindOpen}, Payload: raw})
 	if err != nil {
 		t.Fatal(err)
@@ -168,5 +179,55 @@ func TestTailKeepsItsPromise(t *testing.T) {
 		st.cfg.KVBudget = int64(12+seed*8) * minCells * st.cfg.KVBytesPerCell
 		g := &poolGame{t: t, st: st, rnd: rnd, exit: func() int { return 5 + 3*rnd.IntN(2) }, sound: true}
 		g.play(100)
+	}
+}
+
+// TestEmptyPoolServesTheNextSession: a lone client's next request finds the
+// context of its last one, for a minute; whoever needs the memory gets it at
+// once, and reports count it as free all the time.
+func TestEmptyPoolServesTheNextSession(t *testing.T) {
+	st := headOfGuide(t, 1000)
+	st.cfg.KVBudget = 16 * minCells * st.cfg.KVBytesPerCell
+	g := &poolGame{t: t, st: st, exit: func() int { return 4 }}
+	g.try(512)
+	first := st.pools[0].run
+	g.close(0)
+	if len(st.pools) != 1 || g.free() != st.cfg.KVBudget {
+		t.Fatalf("%d pools are kept, %d bytes of %d are free", len(st.pools), g.free(), st.cfg.KVBudget)
+	}
+	g.try(500)
+	if len(st.pools) != 1 || st.pools[0].run != first {
+		t.Error("the next session of the same size got another context")
+	}
+	g.close(0)
+
+	emptied := st.pools[0].empty
+	if next := st.expirePools(emptied.Add(keepFor - 1)); len(st.pools) != 1 || !next.Equal(emptied.Add(keepFor)) {
+		t.Errorf("before its time: %d pools, next %v", len(st.pools), next)
+	}
+	if next := st.expirePools(emptied.Add(keepFor)); len(st.pools) != 0 || !next.IsZero() {
+		t.Errorf("after its time: %d pools, next %v", len(st.pools), next)
+	}
+	if s := st.w.getStats(); s.KVBytes != 0 || s.ComputeBytes != 0 {
+		t.Errorf("after its time: %+v", s)
+	}
+
+	// All the memory for another size.
+	g.try(512)
+	g.close(0)
+	g.try(2048)
+	g.try(2048)
+	if len(g.open) != 2 || len(st.pools) > 2 || g.free() != 0 {
+		t.Errorf("%d sessions in %d pools, %d bytes free: the kept pool was in the way", len(g.open), len(st.pools), g.free())
+	}
+	// A pool of more than half of the budget is not kept.
+	g.close(1)
+	g.close(0)
+	g.st.cfg.KVBudget = 2048 * st.cfg.KVBytesPerCell
+	st.dropPools(func(*pool) bool { return true })
+	g.try(2048)
+	g.close(0)
+	if len(st.pools) != 0 {
+		t.Error("a pool of the whole budget is kept")
 	}
 }

@@ -3,21 +3,39 @@ package worker
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"neuron/engine/protocol"
 )
 
-// pick chooses the sessions of the next call, by the two legal layouts of a
+// next chooses the sessions of the next call, by the two legal layouts of a
 // batch (package exec, Legal):
 //
 //   - decode and verify rows first: the one that waits longest, together with
 //     all sessions of its pool that stop at the same layer, have equally many
 //     rows waiting, and whose sequence ids join it without a gap;
-//   - else one prefill chunk of one session, in turn by slot.
+//   - else one prefill frame of one session, in turn by slot; also before decode
+//     rows when these have had as much time since the last slice as a slice may
+//     take (shareTime): sessions that never leave the stage idle would keep
+//     every prompt waiting for ever.
 //
-// It returns nil when nothing waits.
-func pick(sessions map[uint32]*session, turn uint32, mostRows int) []*session {
-	var oldest *session
+// No group with a time means to wait for rows until then (see gather.go), no
+// group without one that nothing waits.
+func (st *state) next(now time.Time) (group []*session, until time.Time) {
+	oldest, prefill := oldestRows(st.sessions), nextPrefill(st.sessions, st.turn)
+	switch {
+	case oldest == nil || prefill != nil && st.sinceSlice >= shareTime:
+		return prefill, until
+	case prefill == nil: // else its next slice brings the sessions together
+		if until = st.gather(oldest, now); now.Before(until) {
+			return nil, until
+		}
+	}
+	return together(oldest, st.cfg.ChunkRows, func(o *session) bool { return joins(o, oldest) }), time.Time{}
+}
+
+// oldestRows is the session whose decode or verify rows wait longest.
+func oldestRows(sessions map[uint32]*session) (oldest *session) {
 	for _, s := range sessions {
 		if len(s.queue) == 0 || s.queue[0].f.Kind == protocol.KindPrefill {
 			continue
@@ -26,36 +44,35 @@ func pick(sessions map[uint32]*session, turn uint32, mostRows int) []*session {
 			oldest = s
 		}
 	}
-	if oldest != nil {
-		return together(oldest, mostRows)
-	}
-	return nextPrefill(sessions, turn)
+	return oldest
 }
 
-// together collects the run of sequences around s that may share its call.
-func together(s *session, mostRows int) []*session {
-	rows := s.queue[0].f.Rows
-	fits := func(o *session) bool {
-		return o != nil && o.exit == s.exit && len(o.queue) > 0 &&
-			o.queue[0].f.Kind != protocol.KindPrefill && o.queue[0].f.Rows == rows
-	}
+// joins reports whether o's rows wait and may share a call with s's.
+func joins(o, s *session) bool {
+	return o.exit == s.exit && len(o.queue) > 0 &&
+		o.queue[0].f.Kind != protocol.KindPrefill && o.queue[0].f.Rows == s.queue[0].f.Rows
+}
+
+// together collects the run of sequences around s that fit.
+func together(s *session, mostRows int, fits func(*session) bool) []*session {
+	seqs := s.pool.seqs
 	lo, hi := s.seq, s.seq+1
-	most := max(1, mostRows/int(rows))
-	for lo > 0 && hi-lo < most && fits(s.pool.seqs[lo-1]) {
+	most := max(1, mostRows/int(s.queue[0].f.Rows))
+	for lo > 0 && hi-lo < most && seqs[lo-1] != nil && fits(seqs[lo-1]) {
 		lo--
 	}
-	for hi < len(s.pool.seqs) && hi-lo < most && fits(s.pool.seqs[hi]) {
+	for hi < len(seqs) && hi-lo < most && seqs[hi] != nil && fits(seqs[hi]) {
 		hi++
 	}
-	return slices.Clone(s.pool.seqs[lo:hi])
+	return slices.Clone(seqs[lo:hi])
 }
 
-// nextPrefill takes the waiting session with the lowest slot above turn, or
-// the lowest of all.
+// nextPrefill takes the session with a waiting prefill frame and the lowest
+// slot above turn, or the lowest of all.
 func nextPrefill(sessions map[uint32]*session, turn uint32) []*session {
 	var waiting []*session
 	for _, s := range sessions {
-		if len(s.queue) > 0 {
+		if len(s.queue) > 0 && s.queue[0].f.Kind == protocol.KindPrefill {
 			waiting = append(waiting, s)
 		}
 	}

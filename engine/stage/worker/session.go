@@ -24,6 +24,8 @@ type session struct {
 	queue   []queued
 	sampler *sampler  // on the tail
 	decoded time.Time // when it last decoded here
+	habit   habit     // how soon its rows follow each other
+	pace    pace      // what its prefill rows cost
 }
 
 // queued is a row frame that waits for its turn, or a prefill frame of which a
@@ -86,6 +88,7 @@ func (st *state) newSession(f *protocol.Frame) (*session, error) {
 	}
 	if err := p.run.Clear(seq); err != nil {
 		s.close()
+		st.emptied(p, time.Now())
 		return nil, err
 	}
 	s.pool, s.seq = p, seq
@@ -112,12 +115,13 @@ func (s *session) close() {
 	}
 }
 
-// drop ends a session here: its KV is forgotten, and an empty pool is freed.
+// drop ends a session here: its KV is forgotten, and an empty pool is kept or
+// freed.
 func (st *state) drop(s *session) {
 	delete(st.sessions, s.slot)
 	s.close()
 	s.pool.seqs[s.seq] = nil
-	st.dropEmpty()
+	st.emptied(s.pool, time.Now())
 	st.publish()
 }
 
@@ -152,9 +156,14 @@ func (s *session) end() uint32 {
 }
 
 // enqueue takes a row frame that continues the session.
-func (st *state) enqueue(s *session, f *protocol.Frame) {
+func (st *state) enqueue(s *session, a arrival) {
+	f := a.f
 	if f.Epoch < s.epoch || uint64(f.Epoch) < s.live {
 		return // from before a truncate, or cancelled
+	}
+	if err := st.checkRows(f); err != nil {
+		st.fail(s, err)
+		return
 	}
 	switch end := s.end(); {
 	case f.Epoch > s.epoch:
@@ -164,8 +173,31 @@ func (st *state) enqueue(s *session, f *protocol.Frame) {
 	case len(s.queue) >= queueFrames:
 		st.fail(s, protocol.Errorf(protocol.CodeStageOverloaded, "more than %d frames wait", queueFrames))
 	default:
-		s.queue = append(s.queue, queued{f: f, at: time.Now()})
+		if f.Kind != protocol.KindPrefill {
+			s.habit.arrive(a.at)
+		}
+		s.habit.rest() // here it is
+		s.queue = append(s.queue, queued{f: f, at: a.at})
 	}
+}
+
+// checkRows refuses rows that this stage cannot compute. The seam has checked
+// them; a call with others would end the process, and all its sessions.
+func (st *state) checkRows(f *protocol.Frame) error {
+	rows := int(f.Rows)
+	if rows < 1 || rows > st.cfg.ChunkRows {
+		return protocol.Errorf(protocol.CodeFrameInvalid, "a %s frame of %d rows, a call takes 1 to %d", f.Kind, f.Rows, st.cfg.ChunkRows)
+	}
+	if st.stage.Head() {
+		if got := len(f.IDs()); got != rows {
+			return protocol.Errorf(protocol.CodeFrameInvalid, "%d token ids for %d rows", got, rows)
+		}
+		return nil
+	}
+	if width := st.stage.Width(); len(f.Hidden()) != 4*rows*width {
+		return protocol.Errorf(protocol.CodeFrameInvalid, "%d bytes of hidden states for %d rows of %d", len(f.Hidden()), rows, width)
+	}
+	return nil
 }
 
 // work is the next rows of the head of the queue as the runner wants them.

@@ -11,6 +11,10 @@ import (
 // has to itself; a chunk of a second would hold up every session that decodes
 // here. While others decode, a frame is therefore run in slices, with their
 // steps in between. Its rows leave together when the last slice is done.
+//
+// Slices are bounded by measured time, not by rows: a row costs several times
+// more behind a long prompt than at its beginning, and more in short slices,
+// which other kernels run.
 
 const (
 	// shareTime is what a slice may take while others decode.
@@ -18,16 +22,43 @@ const (
 	// fullRows is where the attention kernel for long chunks begins; slices
 	// are multiples of it when they can be, and then give the same bits.
 	fullRows = 64
-	// leastRows bounds the loss of a short slice: kernels work in groups of
-	// four rows.
-	leastRows = 4
+	// groupRows: kernels for short slices work in groups of four rows.
+	groupRows = 4
 	// shortCost is what a row of a slice below 64 costs over one of a long
-	// chunk until it has been measured: other kernels run.
+	// chunk until it has been measured.
 	shortCost = 1.6
+	// shallow is up to where a slice says what new sessions will begin with.
+	shallow = 256
 	// decodesFor is how long after its last step a session counts as one that
 	// decodes.
 	decodesFor = 2 * time.Second
 )
+
+// pace is what a prefill row costs, in microseconds; 0 until measured. A
+// session's own follows it to longer positions, the stage's is what new
+// sessions begin with.
+type pace struct {
+	long  float64 // in slices of fullRows and more
+	short float64 // in shorter ones
+}
+
+// took learns from a slice. A cost that grows is believed sooner than one that
+// falls, so that the next slice is not too long as well.
+func (p *pace) took(d time.Duration, rows int) {
+	perRow := float64(d.Microseconds()) / float64(rows)
+	cost := &p.short
+	if rows >= fullRows {
+		cost = &p.long
+	}
+	switch {
+	case *cost == 0:
+		*cost = perRow
+	case perRow > *cost:
+		*cost += (perRow - *cost) / 2
+	default:
+		*cost += (perRow - *cost) / 4
+	}
+}
 
 // slice is the number of rows of s's front frame that the next call runs.
 func (st *state) slice(s *session, now time.Time) int {
@@ -36,29 +67,68 @@ func (st *state) slice(s *session, now time.Time) int {
 	if !st.othersDecode(s, now) {
 		return left
 	}
-	perRow := float64(st.chunkMicros) / float64(st.cfg.ChunkRows)
-	if perRow <= 0 {
-		return min(left, fullRows)
+	if s.pace.long == 0 {
+		s.pace.long = st.pace.long
 	}
-	rows := int(float64(shareTime.Microseconds()) / perRow)
-	if rows >= fullRows {
-		return min(left, rows/fullRows*fullRows)
+	if s.pace.short == 0 {
+		s.pace.short = st.pace.short
 	}
-	short := perRow * shortCost
-	if st.shortRow > 0 {
-		short = st.shortRow
-	}
-	return min(left, max(leastRows, int(float64(shareTime.Microseconds())/short)/4*4))
+	return min(left, s.pace.rows(left >= fullRows, st.pace.ratio()))
 }
 
-// shortSlice takes the time of a prefill slice below fullRows.
-func (st *state) shortSlice(took time.Duration, rows int) {
-	perRow := float64(took.Microseconds()) / float64(rows)
-	if st.shortRow == 0 {
-		st.shortRow = perRow
+// ratio is what a row of a long slice costs over one of a short slice, at most:
+// along a prompt it falls.
+func (p *pace) ratio() float64 {
+	if p.long == 0 || p.short == 0 {
+		return 1
+	}
+	return min(1, p.long/p.short)
+}
+
+// rows is how many rows take about shareTime, at least one; a multiple of
+// fullRows when that is possible and wanted. By the ratio, long slices are gone
+// back to when one was slow by accident.
+func (p *pace) rows(long bool, ratio float64) int {
+	share := float64(shareTime.Microseconds())
+	short := p.short
+	if short == 0 {
+		short = p.long * shortCost
+	}
+	if short == 0 {
+		return groupRows // nothing is known of this stage
+	}
+	if long {
+		cost := short * ratio
+		if p.long > 0 {
+			cost = min(cost, p.long)
+		}
+		if n := int(share / cost); n >= fullRows {
+			return n / fullRows * fullRows
+		}
+	}
+	n := min(int(share/short), fullRows-groupRows)
+	if n > groupRows {
+		n -= n % groupRows
+	}
+	return max(1, n)
+}
+
+// sliced learns what a prefill call of s took, at the position where it began.
+func (st *state) sliced(s *session, pos uint32, took time.Duration, rows int) {
+	s.pace.took(took, rows)
+	if pos >= shallow {
 		return
 	}
-	st.shortRow += (perRow - st.shortRow) / 4
+	perRow := float64(took.Microseconds()) / float64(rows)
+	cost := &st.pace.short
+	if rows >= fullRows {
+		cost = &st.pace.long
+	}
+	if *cost == 0 {
+		*cost = perRow
+	} else {
+		*cost += (perRow - *cost) / 8
+	}
 }
 
 func (st *state) othersDecode(s *session, now time.Time) bool {

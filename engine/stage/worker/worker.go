@@ -34,7 +34,7 @@ const (
 // Worker is one stage process's state.
 type Worker struct {
 	log    *slog.Logger
-	inbox  chan *protocol.Frame
+	inbox  chan arrival
 	outbox chan *protocol.Frame // what the writer has to write
 	pen    protocol.Pen         // writes to the parent
 	broken chan error           // of the owner's write, for the writer; room for one
@@ -53,6 +53,13 @@ type Worker struct {
 	kvBytes, computeBytes int64
 }
 
+// arrival is a frame and when the reader had it; the owner may be in a call by
+// then.
+type arrival struct {
+	f  *protocol.Frame
+	at time.Time
+}
+
 // Run serves in until it ends or ctx does. It returns nil when the input ended
 // in order.
 func Run(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) error {
@@ -61,7 +68,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) err
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &Worker{
 		log:    log,
-		inbox:  make(chan *protocol.Frame, inboxSize),
+		inbox:  make(chan arrival, inboxSize),
 		outbox: make(chan *protocol.Frame, outboxSize),
 		broken: make(chan error, 1),
 		loads:  make(chan float64, 1),
@@ -105,7 +112,7 @@ func (w *Worker) read(ctx context.Context, in io.Reader) {
 			w.cancels.post(f.Slot, math.MaxUint64)
 		}
 		select {
-		case w.inbox <- f:
+		case w.inbox <- arrival{f, time.Now()}:
 		case <-ctx.Done():
 			return
 		}
@@ -211,7 +218,7 @@ func (w *Worker) serve(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	st, err := w.load(first)
+	st, err := w.load(first.f)
 	if err != nil {
 		e := protocol.AsError(err)
 		w.log.Error("Stage not loaded", "code", string(e.Code), "error", err)
@@ -223,12 +230,12 @@ func (w *Worker) serve(ctx context.Context) error {
 }
 
 // next waits for one frame; false when the input has ended.
-func (w *Worker) next(ctx context.Context) (*protocol.Frame, bool) {
+func (w *Worker) next(ctx context.Context) (arrival, bool) {
 	select {
-	case f, ok := <-w.inbox:
-		return f, ok
+	case a, ok := <-w.inbox:
+		return a, ok
 	case <-ctx.Done():
-		return nil, false
+		return arrival{}, false
 	}
 }
 

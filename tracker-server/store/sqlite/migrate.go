@@ -57,32 +57,30 @@ func (s *Store) migrate(ctx context.Context) error {
 
 // apply runs the missing migrations, each in one transaction with its entry in
 // schema_migrations. A migration that was changed after it ran, or one that
-// this build does not know, is refused.
+// this build does not know, is refused. Another process may do the same at the
+// same time: what is missing is asked again under the write lock.
 func (s *Store) apply(ctx context.Context, all []migration) error {
 	const table = `CREATE TABLE IF NOT EXISTS schema_migrations (
 		version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied BIGINT NOT NULL)`
 	if _, err := s.db.ExecContext(ctx, table); err != nil {
 		return s.wrap("migrate", err)
 	}
-	done, err := s.applied(ctx)
-	if err != nil {
-		return err
-	}
-	for i, sum := range done {
-		if i >= len(all) {
-			return protocol.Errorf(protocol.CodeDataFolder,
-				"the database %s was written by a newer version of Neuron (schema %d, this build knows %d)", s.path, len(done), len(all))
+	for {
+		// Most times nothing is missing, and no lock is needed to see it.
+		done, err := s.present(ctx, s.db, all)
+		if err != nil || done == len(all) {
+			return err
 		}
-		if all[i].sum != sum {
-			return protocol.Errorf(protocol.CodeDataFolder, "migration %s is not the one that made the database %s", all[i].name, s.path)
-		}
-	}
-	for _, m := range all[len(done):] {
-		err := s.inTx(ctx, "migrate to "+m.name, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+		err = s.inTx(ctx, "migrate", func(tx *sql.Tx) error {
+			now, err := s.present(ctx, tx, all)
+			if err != nil || now != done {
 				return err
 			}
-			_, err := tx.ExecContext(ctx, `INSERT INTO schema_migrations (version, name, checksum, applied) VALUES (?, ?, ?, ?)`,
+			m := all[done]
+			if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+				return s.wrap("migrate to "+m.name, err)
+			}
+			_, err = tx.ExecContext(ctx, `INSERT INTO schema_migrations (version, name, checksum, applied) VALUES (?, ?, ?, ?)`,
 				m.version, m.name, m.sum, time.Now().UnixMicro())
 			return err
 		})
@@ -90,12 +88,35 @@ func (s *Store) apply(ctx context.Context, all []migration) error {
 			return err
 		}
 	}
-	return nil
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// present checks the migrations that ran against those of this build and
+// returns their number.
+func (s *Store) present(ctx context.Context, q querier, all []migration) (int, error) {
+	done, err := s.applied(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	for i, sum := range done {
+		if i >= len(all) {
+			return 0, protocol.Errorf(protocol.CodeDataFolder,
+				"the database %s was written by a newer version of Neuron (schema %d, this build knows %d)", s.path, len(done), len(all))
+		}
+		if all[i].sum != sum {
+			return 0, protocol.Errorf(protocol.CodeDataFolder, "migration %s is not the one that made the database %s", all[i].name, s.path)
+		}
+	}
+	return len(done), nil
 }
 
 // applied lists the checksums of the migrations that ran, in order.
-func (s *Store) applied(ctx context.Context) ([]string, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT checksum FROM schema_migrations ORDER BY version`)
+func (s *Store) applied(ctx context.Context, q querier) ([]string, error) {
+	rows, err := q.QueryContext(ctx, `SELECT checksum FROM schema_migrations ORDER BY version`)
 	if err != nil {
 		return nil, s.wrap("read the schema's version", err)
 	}

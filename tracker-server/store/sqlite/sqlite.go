@@ -1,7 +1,8 @@
 // Package sqlite keeps the tracker's facts in one SQLite file, in WAL mode
-// with full synchronisation and one writer.
+// with full synchronisation and one writer per process. The publishing
+// commands open the file beside a running tracker.
 //
-// Only the server imports it. The SQL keeps to what PostgreSQL also
+// The server and those commands import it. The SQL keeps to what PostgreSQL also
 // understands, apart from the pragmas in this file.
 package sqlite
 
@@ -67,9 +68,12 @@ func dsn(path string) string {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_pragma": {
-		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-	}}.Encode()}).String()
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: url.Values{
+		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"},
+		// A transaction that reads before it writes would fail at once, without
+		// the busy timeout, when another process wrote in between.
+		"_txlock": {"immediate"},
+	}.Encode()}).String()
 }
 
 // check reads the whole file once: a damaged database must show at the start,
@@ -109,6 +113,8 @@ func (s *Store) wrap(op string, err error) error {
 		switch e.Code() & 0xff {
 		case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 			return s.damaged(err)
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+			return protocol.Errorf(protocol.CodeUnavailable, "database %s: %s: another process is writing: %w", s.path, op, err)
 		case sqlite3.SQLITE_FULL:
 			return protocol.Errorf(protocol.CodeDiskFull, "database %s: %s: %w", s.path, op, err)
 		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM:

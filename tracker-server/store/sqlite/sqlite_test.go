@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -171,6 +172,84 @@ func TestKilled(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestOlderSchema opens a database that was written before there was a
+// catalog: what it held is still there, and the catalog works.
+func TestOlderSchema(t *testing.T) {
+	t.Parallel()
+	all, err := loadMigrations(migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first schema is in the field: it may never change.
+	if sum := "7af4f3711c63da2ac2ea274584b9c8f039fab3b8cff76c61e7babdcb865401ad"; all[0].sum != sum {
+		t.Fatalf("migration %s has checksum %s", all[0].name, all[0].sum)
+	}
+	path := filepath.Join(t.TempDir(), "t.db")
+	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	old := &Store{db: db, path: path}
+	if err := old.apply(t.Context(), all[:1]); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		x := store.Session{ID: protocol.SessionID(fmt.Sprint(i)), Name: "guide", Lease: []byte(`{}`), Issued: time.Unix(int64(i+1), 0)}
+		if err := old.AddSession(t.Context(), x); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := old.NodeConnected(t.Context(), store.Node{ID: "n", LastSeen: time.Unix(5, 0)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second opening finds nothing to do
+		s := open(t, path)
+		live, err := s.LiveSessions(t.Context())
+		if err != nil || len(live) != 3 || live[2].Name != "guide" {
+			t.Errorf("sessions: %+v, %v", live, err)
+		}
+		nodes, err := s.Nodes(t.Context(), 10)
+		if err != nil || len(nodes) != 1 || nodes[0].Epoch != 3 {
+			t.Errorf("nodes: %+v, %v", nodes, err)
+		}
+		if _, err := s.Publish(t.Context(), storetest.Model(1)); err != nil {
+			t.Error(err)
+		}
+		if list, err := s.Catalog(t.Context()); err != nil || len(list) != 1 {
+			t.Errorf("catalog: %v, %v", list, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMigratedByTwo opens an old database from several sides at once, as a
+// tracker and a publishing command of a new build do.
+func TestMigratedByTwo(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "t.db")
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		go func() {
+			s, err := Open(context.Background(), path)
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
 		}
 	}
 }

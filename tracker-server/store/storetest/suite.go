@@ -30,6 +30,7 @@ var diff = cmpopts.IgnoreUnexported(protocol.Error{})
 func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 	for name, f := range map[string]func(*testing.T, Opener){
 		"epochs": epochs, "concurrent epochs": concurrent, "nodes": nodes, "sessions": sessions, "prune": prune, "cancelled": cancelled,
+		"catalog": catalog, "hostile catalog": hostileCatalog, "two owners": twoOwners,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,69 @@
+package artifact
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"neuron/engine/manifest"
+	"neuron/engine/protocol"
+	"neuron/llama/cut"
+	"neuron/llama/family"
+	"neuron/llama/gguf"
+)
+
+// OpenFolder is the source of a model that was fetched: a shard folder, as far
+// as it has come. The model's metadata must be there; layers are looked at when
+// a Shard of them is made.
+func OpenFolder(dir string, m *manifest.Manifest) (*Source, error) {
+	s := &Source{ID: m.Model, Name: m.Name, Folder: dir, layerWeight: map[int]int64{}, cacheDir: dir, log: slog.New(slog.DiscardHandler)}
+	for _, t := range m.Tensors {
+		s.Weight += t.Bytes
+		if t.Use == manifest.UseLayer {
+			s.layerWeight[t.Layer] += t.Bytes
+		}
+	}
+	if m.WholeOnly != "" {
+		return s, s.openWhole(m)
+	}
+	store, err := cut.Open(dir)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "layers of %s: %w", m.Name, err)
+	}
+	s.Model = store.Model()
+	return s, nil
+}
+
+// openWhole reads a model whose folder holds the publisher's files themselves.
+func (s *Source) openWhole(m *manifest.Manifest) error {
+	for _, f := range m.Files {
+		s.Files = append(s.Files, filepath.Join(s.Folder, f.Name))
+	}
+	g, err := gguf.OpenModel(s.Files[0])
+	if err != nil {
+		return openError(s.Files[0], err)
+	}
+	defer g.Close()
+	if s.Model, err = family.Describe(g.Meta()); err != nil {
+		return protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// MetadataFile is the name, in a shard folder, of the publisher's metadata as a
+// GGUF without tensors: tokenizer, chat template, hyperparameters.
+const MetadataFile = "meta.gguf"
+
+// OpenMetadata is a source of which only the metadata is there.
+func OpenMetadata(dir string, m *manifest.Manifest) (*Source, error) {
+	path := filepath.Join(dir, MetadataFile)
+	g, err := gguf.OpenModel(path)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	defer g.Close()
+	s := &Source{ID: m.Model, Name: m.Name, Folder: dir}
+	if s.Model, err = family.Describe(g.Meta()); err != nil {
+		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", m.Name, err)
+	}
+	return s, nil
+}

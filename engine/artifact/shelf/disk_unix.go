@@ -1,0 +1,35 @@
+//go:build unix
+
+package shelf
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// freeBytes is what this user may still write to the file system of dir.
+func freeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(min(uint64(st.Bavail)*uint64(st.Bsize), 1<<62)), nil
+}
+
+// allocated is what a file takes on the disk.
+func allocated(_ string, st os.FileInfo) int64 {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return int64(sys.Blocks) * 512
+	}
+	return st.Size()
+}
+
+// isFull reports whether the file system or the user's quota has no room.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// markSparse does nothing: a file that was made longer has a hole here.
+func markSparse(*os.File) {}

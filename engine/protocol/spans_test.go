@@ -1,0 +1,363 @@
+package protocol_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"neuron/engine/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const spansSession protocol.SessionID = "s-aaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+// spanRoute is a driver and hops that all follow the same frames, without any
+// transport: each hop changes the rows a little, as a stage does.
+type spanRoute struct {
+	t      testing.TB
+	hops   []*protocol.Spans
+	driver *protocol.Spans
+	pos    uint32
+	epoch  uint32
+	closed [][]protocol.Span // per hop
+}
+
+func newSpanRoute(t testing.TB, hops int) *spanRoute {
+	r := &spanRoute{t: t, driver: protocol.NewDriverSpans(spansSession), closed: make([][]protocol.Span, hops)}
+	for i := range hops {
+		r.hops = append(r.hops, protocol.NewSpans(spansSession, i, hops))
+	}
+	return r
+}
+
+func (r *spanRoute) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// step moves one row frame over the route. stop is the last hop that executes
+// it (a cancel drops it behind), len(hops) for all.
+func (r *spanRoute) step(kind protocol.Kind, rows, stop, tokens int) {
+	r.t.Helper()
+	ids := make([]int32, rows)
+	for i := range ids {
+		ids[i] = int32(r.pos) + int32(i)
+	}
+	f := protocol.IDFrame(kind, r.pos, ids)
+	f.Epoch = r.epoch
+	if tokens > 0 {
+		f.Flags = protocol.FlagSample
+	}
+	pos := f.Pos
+	r.must(r.driver.In(f))
+	tail := len(r.hops) - 1
+	for i, h := range r.hops {
+		if i > stop {
+			break
+		}
+		r.must(h.In(f))
+		r.must(h.Executed(r.epoch, pos))
+		if i > 0 {
+			r.must(r.hops[i-1].Acked(r.epoch, pos))
+		}
+		if i < tail {
+			f = &protocol.Frame{Header: f.Header, Payload: bytes.Repeat([]byte{byte(i), byte(pos)}, rows)}
+			f.Parts, f.Width, f.DType = protocol.PartHidden, 1, protocol.DTypeF16
+			r.must(h.Out(f))
+		}
+		r.take(i)
+	}
+	r.pos += uint32(rows)
+	if stop < tail {
+		return
+	}
+	r.must(r.driver.Executed(r.epoch, pos))
+	for i := range tokens {
+		tok, err := protocol.TokenFrame(0, r.epoch, r.pos-uint32(tokens)+uint32(i)+1, protocol.Token{ID: int32(i)})
+		r.must(err)
+		if i < tokens-1 {
+			tok.Flags = protocol.FlagMore
+		}
+		r.must(r.hops[tail].Out(tok))
+		r.must(r.driver.Out(tok))
+	}
+	r.take(tail)
+}
+
+func (r *spanRoute) take(hop int) {
+	r.closed[hop] = append(r.closed[hop], r.hops[hop].Take()...)
+}
+
+func (r *spanRoute) truncate(pos uint32) {
+	r.t.Helper()
+	r.epoch++
+	r.pos = pos
+	f := protocol.ControlFrame(protocol.KindTruncate, 0, r.epoch, pos)
+	r.must(r.driver.Truncate(f))
+	for _, h := range r.hops {
+		r.must(h.Truncate(f))
+	}
+}
+
+// end closes the last spans as the ends of each seam agree on them.
+func (r *spanRoute) end() {
+	for i, h := range r.hops {
+		h.End(r.receiver(i).Mark())
+		r.take(i)
+	}
+}
+
+func (r *spanRoute) receiver(hop int) *protocol.Spans {
+	if hop == len(r.hops)-1 {
+		return r.driver
+	}
+	return r.hops[hop+1]
+}
+
+// check holds what must be true of all receipts of a session.
+func (r *spanRoute) check() {
+	r.t.Helper()
+	for i, spans := range r.closed {
+		for j, sp := range spans {
+			if err := r.receiver(i).Check(sp); err != nil {
+				r.t.Fatalf("hop %d span %d: %v\n%+v", i, j, err, sp)
+			}
+			bad := sp
+			bad.Output[3] ^= 1
+			if err := r.receiver(i).Check(bad); !errors.Is(err, &protocol.Error{Code: protocol.CodeReceiptConflict}) {
+				r.t.Fatalf("hop %d span %d with another output: %v", i, j, err)
+			}
+			if j > 0 && !spans[j-1].Before(&sp) {
+				r.t.Fatalf("hop %d: span %+v does not follow %+v", i, sp, spans[j-1])
+			}
+			if j > 0 && spans[j-1].Overlaps(&sp) {
+				r.t.Fatalf("hop %d: span %+v overlaps %+v", i, sp, spans[j-1])
+			}
+			if i == 0 || j >= len(r.closed[i-1]) {
+				continue
+			}
+			up := r.closed[i-1][j]
+			if sp.SameShape(&up) && sp.Input != up.Output {
+				r.t.Fatalf("hop %d span %d: input %s, the hop before put out %s", i, j, sp.Input, up.Output)
+			}
+		}
+	}
+}
+
+func TestSpansOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	for hops := 1; hops <= 4; hops++ {
+		t.Run(fmt.Sprint(hops), func(t *testing.T) {
+			t.Parallel()
+			r := newSpanRoute(t, hops)
+			r.step(protocol.KindPrefill, 64, hops, 0)
+			r.step(protocol.KindPrefill, 20, hops, 1)
+			for range 70 {
+				r.step(protocol.KindDecode, 1, hops, 1)
+			}
+			r.end()
+			r.check()
+			type shape struct {
+				kind              protocol.SpanKind
+				first, last, rows uint32
+				final             bool
+			}
+			want := []shape{
+				{protocol.SpanPrefill, 0, 64, 64, false}, {protocol.SpanPrefill, 64, 84, 20, false},
+				{protocol.SpanDecode, 84, 116, 32, false}, {protocol.SpanDecode, 116, 148, 32, false}, {protocol.SpanDecode, 148, 154, 6, true},
+			}
+			for i := range hops {
+				var got []shape
+				for j, sp := range r.closed[i] {
+					if int(sp.Seq) != j {
+						t.Errorf("span %d has number %d", j, sp.Seq)
+					}
+					got = append(got, shape{sp.Kind, sp.First, sp.Last, sp.Rows, sp.Final})
+				}
+				if d := cmp.Diff(want, got, cmp.AllowUnexported(shape{})); d != "" {
+					t.Errorf("hop %d (-want +got):\n%s", i, d)
+				}
+			}
+			if hops == 1 {
+				for _, sp := range r.closed[0] {
+					if err := r.driver.CheckInput(sp); err != nil {
+						t.Error(err)
+					}
+					sp.Input[0] ^= 1
+					if err := r.driver.CheckInput(sp); err == nil {
+						t.Error("another input was taken")
+					}
+				}
+			}
+		})
+	}
+}
+
+// Drafts that are not accepted are rolled back inside their span.
+func TestSpansMarkRolledBackRows(t *testing.T) {
+	t.Parallel()
+	r := newSpanRoute(t, 3)
+	r.step(protocol.KindPrefill, 10, 3, 1)
+	for range 6 {
+		r.step(protocol.KindVerify, 5, 3, 2) // 2 of 5 rows stand
+		r.truncate(r.pos - 3)
+	}
+	r.step(protocol.KindDecode, 1, 3, 1)
+	r.truncate(4) // into the prompt
+	r.step(protocol.KindPrefill, 8, 3, 1)
+	r.end()
+	r.check()
+	got := r.closed[0]
+	if len(got) != 3 || got[1].Rows != 31 || got[1].Rolled() != 18 || got[1].First != 10 || got[1].Last != 23 || got[1].Final {
+		t.Fatalf("spans %+v", got)
+	}
+	if got[2].First != 4 || got[2].EpochFirst != 7 || got[1].EpochLast != 6 {
+		t.Errorf("the rolled back spans do not show: %+v", got)
+	}
+}
+
+// A session that ends with frames under way: both ends agree on what came.
+func TestSpansEndWithFramesUnderWay(t *testing.T) {
+	t.Parallel()
+	r := newSpanRoute(t, 3)
+	r.step(protocol.KindPrefill, 10, 3, 1)
+	r.step(protocol.KindDecode, 1, 3, 1)
+	r.step(protocol.KindDecode, 1, 1, 1) // the tail never sees it
+	r.end()
+	r.check()
+	last := func(hop int) protocol.Span { return r.closed[hop][len(r.closed[hop])-1] }
+	if last(0).Rows != 2 || last(1).Rows != 1 || last(2).Rows != 1 || !last(0).Final {
+		t.Errorf("%+v", r.closed)
+	}
+	// The driver read less than the tail sent.
+	r = newSpanRoute(t, 1)
+	r.step(protocol.KindPrefill, 10, 1, 1)
+	r.step(protocol.KindDecode, 1, 1, 1)
+	mark := r.driver.Mark()
+	r.step(protocol.KindDecode, 1, 1, 1)
+	r.hops[0].End(mark)
+	r.take(0)
+	r.check()
+	if last(0).Rows != 1 {
+		t.Errorf("%+v", r.closed)
+	}
+}
+
+// Random sessions with drafts, deep truncates and cancelled rows: all ends cut
+// alike, and the roots chain.
+func TestSpansProperty(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		hops := 1 + rnd.IntN(4)
+		r := newSpanRoute(t, hops)
+		for range 120 {
+			switch n := rnd.IntN(20); {
+			case n < 2:
+				r.step(protocol.KindPrefill, 1+rnd.IntN(100), hops, rnd.IntN(2))
+			case n < 10:
+				r.step(protocol.KindDecode, 1, hops, 1)
+			case n < 15:
+				rows := 1 + rnd.IntN(8)
+				good := 1 + rnd.IntN(rows)
+				r.step(protocol.KindVerify, rows, hops, good)
+				if good < rows {
+					r.truncate(r.pos - uint32(rows-good))
+				}
+			case n < 16 && r.pos > 0:
+				r.truncate(uint32(rnd.IntN(int(r.pos))))
+			case n < 18:
+				// A cancel: hops behind stop never execute the rows, and the
+				// truncate that follows takes them back.
+				at := r.pos
+				r.step(protocol.KindVerify, 1+rnd.IntN(4), rnd.IntN(hops+1)-1, 0)
+				r.truncate(at)
+			}
+		}
+		r.end()
+		r.check()
+		for hop := 1; hop < hops; hop++ {
+			if len(r.closed[hop]) == 0 {
+				t.Fatalf("seed %d: hop %d has no spans", seed, hop)
+			}
+		}
+	}
+}
+
+func TestSpansRefuse(t *testing.T) {
+	t.Parallel()
+	code := func(err error, want protocol.Code) {
+		t.Helper()
+		if !errors.Is(err, &protocol.Error{Code: want}) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	s := protocol.NewSpans(spansSession, 0, 2)
+	code(s.In(protocol.IDFrame(protocol.KindVerify, 0, make([]int32, 33))), protocol.CodeFrameInvalid)
+	code(s.Out(protocol.IDFrame(protocol.KindDecode, 0, []int32{1})), protocol.CodeBatchLayout)
+	code(s.Acked(0, 0), protocol.CodeBatchLayout)
+	code(s.Check(protocol.Span{}), protocol.CodeReceiptConflict)
+	tail := protocol.NewSpans(spansSession, 1, 2)
+	code(tail.Executed(0, 5), protocol.CodeBatchLayout)
+	code(tail.Out(protocol.ControlFrame(protocol.KindToken, 0, 0, 1)), protocol.CodeBatchLayout)
+	code(tail.Check(protocol.Span{}), protocol.CodeUnavailable)
+	var err error
+	for i := 0; err == nil && i < 10_000; i++ {
+		err = s.In(protocol.IDFrame(protocol.KindDecode, uint32(i), []int32{1}))
+	}
+	code(err, protocol.CodeStageOverloaded)
+}
+
+// Everything about a frame counts but what belongs to one connection.
+func TestSumFrame(t *testing.T) {
+	t.Parallel()
+	base := func() *protocol.Frame { return decodeFrame() }
+	want := protocol.SumFrame(base())
+	for name, change := range map[string]func(f *protocol.Frame){
+		"kind": func(f *protocol.Frame) { f.Kind = protocol.KindVerify }, "dtype": func(f *protocol.Frame) { f.DType++ },
+		"parts": func(f *protocol.Frame) { f.Parts ^= protocol.PartSideband }, "flags": func(f *protocol.Frame) { f.Flags ^= protocol.FlagSample },
+		"epoch": func(f *protocol.Frame) { f.Epoch++ }, "pos": func(f *protocol.Frame) { f.Pos++ }, "rows": func(f *protocol.Frame) { f.Rows++ },
+		"width": func(f *protocol.Frame) { f.Width++ }, "sideband": func(f *protocol.Frame) { f.Sideband++ },
+		"payload": func(f *protocol.Frame) { f.Payload[len(f.Payload)-1] ^= 1 }, "length": func(f *protocol.Frame) { f.Payload = f.Payload[1:] },
+	} {
+		f := base()
+		f.Payload = bytes.Clone(f.Payload)
+		change(f)
+		if protocol.SumFrame(f) == want {
+			t.Errorf("%s does not change the sum", name)
+		}
+	}
+	f := base()
+	f.Slot += 5
+	if protocol.SumFrame(f) != want {
+		t.Error("the slot changes the sum")
+	}
+}
+
+func BenchmarkSumFrame16K(b *testing.B) {
+	f := &protocol.Frame{Header: protocol.Header{Kind: protocol.KindDecode, DType: protocol.DTypeF32, Parts: protocol.PartHidden, Rows: 1, Width: 4096}, Payload: make([]byte, 16<<10)}
+	b.SetBytes(int64(len(f.Payload)))
+	b.ReportAllocs()
+	for b.Loop() {
+		protocol.SumFrame(f)
+	}
+}
+
+// One decode step on a middle hop: in, executed, out, acknowledged.
+func BenchmarkSpansStep16K(b *testing.B) {
+	s := protocol.NewSpans(spansSession, 1, 3)
+	f := &protocol.Frame{Header: protocol.Header{Kind: protocol.KindDecode, DType: protocol.DTypeF32, Parts: protocol.PartHidden, Rows: 1, Width: 4096}, Payload: make([]byte, 16<<10)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.In(f) != nil || s.Executed(0, f.Pos) != nil || s.Out(f) != nil || s.Acked(0, f.Pos) != nil {
+			b.Fatal("refused")
+		}
+		s.Take()
+		f.Pos++
+	}
+}

@@ -1,0 +1,153 @@
+package protocol
+
+import "slices"
+
+// maxSpanEvents bounds the frames that wait for an acknowledgement; the window
+// of a seam is far smaller. maxSpansKept bounds the spans whose receipt may
+// still be asked for: the longest context has half as many.
+const (
+	maxSpanEvents = 4096
+	maxSpansKept  = 8192
+)
+
+// account cuts the work of one hop into spans, as one end of its seam sees it.
+type account struct {
+	session SessionID
+	events  []event // row frames and truncates not yet counted, oldest first
+	open    Span    // the open span; none while states is empty
+	states  []Span  // the open span as it was after each of its frames
+	closed  []Span  // of the numbers below seq, without gap
+	seq     uint32  // of the open span
+	epoch   uint32  // of the rows that may come, and where the next one lies
+	next    uint32
+}
+
+// event is a row frame on its way, or a truncate between them.
+type event struct {
+	h        Header
+	in       Hash
+	outs     []Hash
+	answered bool // executed, tokens may follow
+}
+
+func (a *account) push(e event) error {
+	if len(a.events) >= maxSpanEvents {
+		return Errorf(CodeStageOverloaded, "more than %d frames wait for their acknowledgement", maxSpanEvents)
+	}
+	a.events = append(a.events, e)
+	return nil
+}
+
+// find is the place of the rows at pos of epoch, or -1.
+func (a *account) find(epoch, pos uint32) int {
+	return slices.IndexFunc(a.events, func(e event) bool {
+		return e.h.Kind.Rows() && e.h.Epoch == epoch && e.h.Pos == pos
+	})
+}
+
+// answered notes an acknowledgement that tokens may follow. Rows before it that
+// still wait for theirs were cancelled.
+func (a *account) answered(epoch, pos uint32) error {
+	i := a.find(epoch, pos)
+	if i < 0 {
+		return Errorf(CodeBatchLayout, "rows at position %d were executed that did not come", pos)
+	}
+	if a.events[i].h.Flags&FlagSample == 0 {
+		return a.commit(epoch, pos)
+	}
+	a.events[i].answered = true
+	for j := range i {
+		a.events[j].answered = false
+	}
+	return nil
+}
+
+// token takes a token of the rows that were answered last; the last token of a
+// step completes them.
+func (a *account) token(h Header, sum Hash) error {
+	i := slices.IndexFunc(a.events, func(e event) bool { return e.answered })
+	if i < 0 {
+		return Errorf(CodeBatchLayout, "a token at position %d that no rows ask for", h.Pos)
+	}
+	e := &a.events[i]
+	if len(e.outs) >= MaxSpanPositions {
+		return Errorf(CodeBatchLayout, "more than %d tokens for one step", MaxSpanPositions)
+	}
+	e.outs = append(e.outs, sum)
+	if h.Flags&FlagMore != 0 {
+		return nil
+	}
+	return a.commit(e.h.Epoch, e.h.Pos)
+}
+
+// commit counts the rows at pos of epoch, with the truncates before them. Rows
+// before them were dropped on the way.
+func (a *account) commit(epoch, pos uint32) error {
+	i := a.find(epoch, pos)
+	if i < 0 {
+		return Errorf(CodeBatchLayout, "rows at position %d are acknowledged that were not sent", pos)
+	}
+	for _, e := range a.events[:i] {
+		if !e.h.Kind.Rows() {
+			a.truncate(e)
+		}
+	}
+	if epoch != a.epoch || pos != a.next {
+		return Errorf(CodeBatchLayout, "rows at position %d of epoch %d came, the next are at %d of %d", pos, epoch, a.next, a.epoch)
+	}
+	a.absorb(a.events[i])
+	a.events = slices.Delete(a.events, 0, i+1)
+	return nil
+}
+
+// truncate rolls the open span back. A span that lies behind the cut closes as
+// it is, like those before it: that it was rolled back shows in where and in
+// which epoch the next one starts.
+func (a *account) truncate(e event) {
+	a.epoch, a.next = e.h.Epoch, min(a.next, e.h.Pos)
+	switch sp := &a.open; {
+	case len(a.states) == 0:
+	case e.h.Pos < sp.First:
+		a.close()
+	default:
+		sp.EpochLast = e.h.Epoch
+		sp.Last = min(sp.Last, e.h.Pos)
+		sp.Input, sp.Output = chainRoot(sp.Input, e.in), chainRoot(sp.Output, e.in)
+	}
+}
+
+func (a *account) absorb(e event) {
+	sp := &a.open
+	prefill := e.h.Kind == KindPrefill
+	a.next = e.h.Pos + e.h.Rows
+	if len(a.states) > 0 && (prefill || e.h.Pos+e.h.Rows-sp.First > MaxSpanPositions || sp.Rows+e.h.Rows > MaxSpanRows) {
+		a.close()
+	}
+	if len(a.states) == 0 {
+		root := rootStart(a.session, e.h.Pos)
+		*sp = Span{Kind: SpanDecode, Seq: a.seq, EpochFirst: e.h.Epoch, First: e.h.Pos, Input: root, Output: root}
+	}
+	sp.EpochLast = e.h.Epoch
+	sp.Last = e.h.Pos + e.h.Rows
+	sp.Rows += e.h.Rows
+	sp.Input = chainRoot(sp.Input, e.in)
+	for _, sum := range e.outs {
+		sp.Output = chainRoot(sp.Output, sum)
+	}
+	if prefill {
+		sp.Kind = SpanPrefill
+	}
+	a.states = append(a.states, *sp)
+	if prefill {
+		a.close()
+	}
+}
+
+func (a *account) close() {
+	a.closed = append(a.closed, a.open)
+	if len(a.closed) > maxSpansKept {
+		a.closed = slices.Delete(a.closed, 0, len(a.closed)-maxSpansKept)
+	}
+	a.states = a.states[:0]
+	a.seq++
+}

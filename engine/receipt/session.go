@@ -1,0 +1,402 @@
+package receipt
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"neuron/engine/protocol"
+)
+
+// maxHalves bounds the receipts of a session that wait for the receiver's
+// signature. An honest receiver is never more than a few behind.
+const maxHalves = 256
+
+// Session is one node's part in the receipts of one session: that of a hop,
+// or that of the driver. The methods that note frames never fail: where frames
+// do not fit together the session goes on without receipts.
+//
+// One goroutine per session makes and finishes receipts; Book.Close waits for
+// it.
+type Session struct {
+	b     *Book
+	lease *protocol.Lease
+	hash  protocol.Hash
+	hop   int // -1 for the driver
+	tail  bool
+	class protocol.Class
+	spans *protocol.Spans
+	kick  chan struct{}
+
+	mu     sync.Mutex // guards below
+	broken bool
+	ended  bool
+	until  time.Time // after the end: when receipts are given up
+	marked bool      // the last span is closed
+	halves []*protocol.SignedReceipt
+	given  map[uint32]*protocol.SignedReceipt // by span: what this side has signed for the hop before
+}
+
+// OpenHop begins the receipts of a hop. The lease has been verified. class says
+// how the stage computes; texts that are too long for a receipt are cut.
+func (b *Book) OpenHop(l *protocol.Lease, signed *protocol.SignedLease, hop int, class protocol.Class) (*Session, error) {
+	if hop < 0 || hop >= len(l.Hops) || l.Hops[hop].Node != b.o.Identity.ID() {
+		return nil, protocol.Errorf(protocol.CodeLeaseInvalid, "this node is not hop %d of the lease", hop)
+	}
+	class.Threads = max(1, min(class.Threads, 255))
+	class.CPU, class.Llama, class.Engine = printable(class.CPU, 32), printable(class.Llama, 32), printable(class.Engine, 48)
+	return b.open(&Session{
+		lease: l, hash: signed.Hash(), hop: hop, tail: hop == len(l.Hops)-1, class: class,
+		spans: protocol.NewSpans(l.Session, hop, len(l.Hops)),
+	})
+}
+
+// OpenDriver begins the driver's side of a session: it signs what the tail did.
+func (b *Book) OpenDriver(l *protocol.Lease, signed *protocol.SignedLease) (*Session, error) {
+	if l.Driver != b.o.Identity.ID() {
+		return nil, protocol.Errorf(protocol.CodeLeaseInvalid, "this node is not the driver of the lease")
+	}
+	return b.open(&Session{lease: l, hash: signed.Hash(), hop: -1, spans: protocol.NewDriverSpans(l.Session)})
+}
+
+func printable(s string, size int) string {
+	out := []byte(s)
+	for i, c := range out {
+		if c < ' ' || c > '~' {
+			out[i] = '?'
+		}
+	}
+	return string(out[:min(len(out), size)])
+}
+
+func (b *Book) open(s *Session) (*Session, error) {
+	s.b, s.kick, s.given = b, make(chan struct{}, 1), map[uint32]*protocol.SignedReceipt{}
+	key := sessionKey{s.lease.Session, s.hop}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, protocol.Errorf(protocol.CodeShutdown, "the book of receipts is closed")
+	}
+	if b.sessions[key] != nil {
+		return nil, protocol.Errorf(protocol.CodeSessionExists, "session %s has its receipts already", s.lease.Session)
+	}
+	b.sessions[key] = s
+	b.work.Go(func() {
+		s.run()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.sessions, key)
+	})
+	return s, nil
+}
+
+// Find is the session of a request about receipts: of the hop, or of the
+// driver where hop is -1. It is there until Linger after its end.
+func (b *Book) Find(id protocol.SessionID, hop int) (*Session, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sessions[sessionKey{id, hop}]; s != nil {
+		return s, nil
+	}
+	return nil, protocol.Errorf(protocol.CodeSessionUnknown, "no receipts of session %s here", string(id))
+}
+
+// In, Executed, Out, Acked and Truncate note frames as protocol.Spans says.
+
+// In notes a row frame on its way into the hop, or from the driver to hop 0.
+func (s *Session) In(f *protocol.Frame) { s.note(s.spans.In(f)) }
+
+// Executed notes an acknowledgement of the stage, for the driver of the tail.
+func (s *Session) Executed(epoch, pos uint32) { s.note(s.spans.Executed(epoch, pos)) }
+
+// Out notes a row frame for the next hop or a token of the tail.
+func (s *Session) Out(f *protocol.Frame) { s.note(s.spans.Out(f)) }
+
+// Acked notes an acknowledgement of the next hop.
+func (s *Session) Acked(epoch, pos uint32) { s.note(s.spans.Acked(epoch, pos)) }
+
+// Truncate notes a truncate frame.
+func (s *Session) Truncate(f *protocol.Frame) { s.note(s.spans.Truncate(f)) }
+
+func (s *Session) note(err error) {
+	if err == nil {
+		if s.hop >= 0 {
+			s.take()
+		}
+		return
+	}
+	s.mu.Lock()
+	first := !s.broken
+	s.broken = true
+	s.mu.Unlock()
+	if first {
+		s.b.log.Warn("the session goes on without receipts", "session", s.lease.Session, "hop", s.hop, "error", err)
+	}
+}
+
+// take makes receipts of the spans that closed and signs them.
+func (s *Session) take() {
+	closed := s.spans.Take()
+	if len(closed) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		return
+	}
+	receiver := s.lease.Driver
+	if !s.tail {
+		receiver = s.lease.Hops[s.hop+1].Node
+	}
+	now := s.b.o.Now().UTC().Truncate(time.Millisecond)
+	for _, sp := range closed {
+		half, err := protocol.SignReceipt(&protocol.Receipt{
+			Session: s.lease.Session, Lease: s.hash, Model: s.lease.Model,
+			Node: s.b.o.Identity.ID(), Receiver: receiver, Hop: s.hop, Layers: s.lease.Hops[s.hop].Use,
+			DType: s.lease.DType, Span: sp, Class: s.class, Time: now,
+		}, s.b.o.Identity.PrivateKey())
+		if err != nil {
+			s.broken = true
+			s.b.log.Error("a receipt cannot be made", "session", s.lease.Session, "hop", s.hop, "error", err)
+			return
+		}
+		s.halves = append(s.halves, half)
+	}
+	if over := len(s.halves) - maxHalves; over > 0 {
+		s.halves = s.halves[over:]
+		s.b.count(func(st *Stats) { st.Unsigned += int64(over) })
+	}
+	s.b.count(func(st *Stats) { st.Signed += int64(len(closed)) })
+	signal(s.kick)
+}
+
+// Lag is how many receipts wait for the receiver's signature. A hop that sees
+// it grow is working for nothing and may end the session.
+func (s *Session) Lag() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.halves)
+}
+
+// Pending are the half-signed receipts in their wire form, oldest first, for a
+// receiver that asks for them: the driver, which nobody can dial.
+func (s *Session) Pending() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([][]byte, len(s.halves))
+	for i, h := range s.halves {
+		out[i] = h.Encode()
+	}
+	return out
+}
+
+// Complete takes a receipt back from its receiver, with both signatures. Codes:
+// receipt_invalid, unauthorized, not_found for one that does not wait.
+func (s *Session) Complete(raw []byte) error {
+	sr, _, err := protocol.ParseSignedReceipt(raw)
+	if err != nil {
+		return err
+	}
+	if !sr.Both() {
+		return protocol.Errorf(protocol.CodeUnauthorized, "the receiver has not signed the receipt")
+	}
+	if !s.drop(sr.ID()) {
+		return protocol.Errorf(protocol.CodeNotFound, "receipt %s does not wait here", sr.ID())
+	}
+	s.b.store(sr)
+	signal(s.kick)
+	return nil
+}
+
+// drop removes a half; false when it is not there.
+func (s *Session) drop(id protocol.Hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, h := range s.halves {
+		if h.ID() == id {
+			s.halves = append(s.halves[:i:i], s.halves[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// Mark answers the hop before (for the driver: the tail), see
+// protocol.ReceiptMark. It is asked when the session has ended.
+func (s *Session) Mark() protocol.ReceiptMark { return s.spans.Mark() }
+
+// Close says that the session has ended and returns at once; idempotent. What
+// can still be finished is finished within Linger.
+func (s *Session) Close() {
+	s.mu.Lock()
+	if !s.ended {
+		s.ended, s.until = true, s.b.o.Now().Add(s.b.o.Linger)
+	}
+	s.mu.Unlock()
+	signal(s.kick)
+}
+
+// CloseTail ends the session on the tail where the driver has told its mark:
+// the last span closes where the driver has come to.
+func (s *Session) CloseTail(m protocol.ReceiptMark) {
+	s.finish(m)
+	s.Close()
+}
+
+// finish closes the last span, once.
+func (s *Session) finish(m protocol.ReceiptMark) {
+	s.mu.Lock()
+	first := !s.marked
+	s.marked = true
+	s.mu.Unlock()
+	if first {
+		s.spans.End(m)
+		s.take()
+	}
+}
+
+// Countersign is the receiver's side: it signs a half-signed receipt in its
+// wire form if it says what came over the seam, and returns it. The same
+// receipt is signed as often as it comes; another one for the same span never.
+// Codes: receipt_invalid, unauthorized, receipt_conflict, not_found,
+// unavailable when this side has not come so far.
+func (s *Session) Countersign(raw []byte) ([]byte, error) {
+	out, err := s.countersign(raw)
+	s.b.count(func(st *Stats) {
+		switch {
+		case err == nil:
+			st.Given++
+		case protocol.AsError(err).Code != protocol.CodeUnavailable:
+			st.Denied++
+		}
+	})
+	return out, err
+}
+
+func (s *Session) countersign(raw []byte) ([]byte, error) {
+	sr, r, err := protocol.ParseSignedReceipt(raw)
+	if err != nil {
+		return nil, err
+	}
+	from := s.hop - 1
+	if s.hop < 0 {
+		from = len(s.lease.Hops) - 1
+	}
+	if from < 0 {
+		return nil, protocol.Errorf(protocol.CodeReceiptInvalid, "no hop comes before this one")
+	}
+	if err := r.CheckLease(s.lease, s.hash); err != nil {
+		return nil, err
+	}
+	if r.Hop != from || r.Receiver != s.b.o.Identity.ID() {
+		return nil, protocol.Errorf(protocol.CodeReceiptInvalid, "the receipt of hop %d is not for this node to sign", r.Hop)
+	}
+	if d := s.b.o.Now().Sub(r.Time).Abs(); d > protocol.ReceiptSkew {
+		return nil, protocol.Errorf(protocol.CodeReceiptInvalid, "the receipt's time is %s away from this node's", d.Round(time.Second))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.given[r.Span.Seq]; old != nil {
+		if old.ID() != sr.ID() {
+			return nil, protocol.Errorf(protocol.CodeReceiptConflict, "another receipt was signed for span %d", r.Span.Seq)
+		}
+		return old.Encode(), nil
+	}
+	if s.broken {
+		return nil, protocol.Errorf(protocol.CodeNotFound, "this node keeps no receipts of the session")
+	}
+	if err := s.spans.Check(r.Span); err != nil {
+		return nil, err
+	}
+	if s.hop < 0 && from == 0 {
+		if err := s.spans.CheckInput(r.Span); err != nil {
+			return nil, err
+		}
+	}
+	full := sr.Countersign(s.b.o.Identity.PrivateKey())
+	s.given[r.Span.Seq] = full
+	return full.Encode(), nil
+}
+
+// run finishes receipts until the session is over and nothing waits, or Linger
+// has passed. A session that others may still ask about stays for all of it.
+func (s *Session) run() {
+	wait := backoffMin
+	for {
+		again := s.push()
+		s.mu.Lock()
+		ended, left := s.ended, s.until.Sub(s.b.o.Now())
+		waiting := len(s.halves)
+		s.mu.Unlock()
+		if ended && left <= 0 {
+			if waiting > 0 {
+				s.b.count(func(st *Stats) { st.Unsigned += int64(waiting) })
+				s.b.log.Warn("receipts are given up: the receiver did not sign them", "session", s.lease.Session, "hop", s.hop, "receipts", waiting)
+			}
+			return
+		}
+		next := time.Hour // the session goes on: a kick comes first
+		if again {
+			next, wait = wait, min(2*wait, backoffMax)
+		} else {
+			wait = backoffMin
+		}
+		if ended {
+			next = min(next, left)
+		}
+		if !s.b.pause(next, s.kick) {
+			return
+		}
+	}
+}
+
+// push asks the receiver for what it has to sign; true when it must be asked
+// again.
+func (s *Session) push() (again bool) {
+	if s.hop < 0 || s.tail || s.b.o.Receiver == nil {
+		return false
+	}
+	for {
+		s.mu.Lock()
+		var half *protocol.SignedReceipt
+		if len(s.halves) > 0 {
+			half = s.halves[0]
+		}
+		last := s.ended && !s.marked && !s.broken
+		s.mu.Unlock()
+		switch {
+		case half != nil:
+			raw, err := s.b.o.Receiver.Countersign(s.b.ctx, s.lease, s.hop, half.Encode())
+			if err == nil {
+				if err = s.Complete(raw); err == nil {
+					continue
+				}
+			}
+			if s.b.ctx.Err() != nil || transient(err) {
+				return true
+			}
+			s.drop(half.ID())
+			s.b.count(func(st *Stats) { st.Unsigned++ })
+			s.b.log.Warn("the receiver does not sign a receipt", "session", s.lease.Session, "hop", s.hop, "error", err)
+		case last:
+			m, err := s.b.o.Receiver.Mark(s.b.ctx, s.lease, s.hop)
+			if err != nil {
+				return s.b.ctx.Err() != nil || transient(err)
+			}
+			s.finish(m)
+		default:
+			return false
+		}
+	}
+}
+
+// transient reports whether the receiver may be asked again.
+func transient(err error) bool {
+	for _, c := range []protocol.Code{protocol.CodeUnavailable, protocol.CodeTimeout, protocol.CodeHopLost, protocol.CodeRateLimited} {
+		if errors.Is(err, &protocol.Error{Code: c}) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"neuron/tracker-server/server"
+)
+
+// serve runs the tracker until the context ends.
+func serve(flags *flag.FlagSet) runner {
+	o := server.Options{}
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:7700", "`HOST:PORT` for nodes, API and status page")
+	data := dataFlag(flags)
+	flags.StringVar(&o.PublicURL, "public-url", "", "`URL` under which others reach this tracker; published torrents carry it")
+	flags.StringVar(&o.TLSCert, "tls-cert", "", "PEM `file` with the certificate")
+	flags.StringVar(&o.TLSKey, "tls-key", "", "PEM `file` with its key")
+	flags.BoolVar(&o.Insecure, "insecure", false, "allow plain HTTP on addresses other than loopback")
+	flags.DurationVar(&o.ReportEvery, "report-every", 5*time.Second, "how often nodes report (1s to 20s)")
+	flags.IntVar(&o.MaxConns, "max-connections", 20_000, "most connections of nodes and gateways")
+	flags.IntVar(&o.MaxPerAddress, "max-per-address", 512, "most connections from one IP address")
+	proxies := flags.String("trusted-proxies", "", "`addresses` of reverse proxies in front (IP or IP/BITS, with commas), whose X-Forwarded-For is believed")
+	level := flags.String("log-level", "info", "debug, info, warn or error")
+	return func(ctx context.Context, _ []string, stdout, stderr io.Writer) error {
+		o.Data = *data
+		var l slog.Level
+		if err := l.UnmarshalText([]byte(*level)); err != nil {
+			return &usageError{"unknown log level " + *level}
+		}
+		var err error
+		if o.Proxies, err = prefixes(*proxies); err != nil {
+			return err
+		}
+		o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: l}))
+		s, err := server.New(o)
+		if err != nil {
+			return err
+		}
+		// The port is open: whoever reads this line can connect.
+		fmt.Fprintln(stdout, s.URL())
+		return s.Run(ctx)
+	}
+}
+
+func prefixes(list string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(text)
+		if ip, ipErr := netip.ParseAddr(text); ipErr == nil {
+			p, err = netip.PrefixFrom(ip, ip.BitLen()), nil
+		}
+		if err != nil {
+			return nil, &usageError{text + " is not an IP address or IP/BITS"}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,0 +1,39 @@
+package server
+
+import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"neuron/engine/protocol"
+)
+
+// tokens make and check announce tokens: the node id and a MAC over it, under
+// a key that follows from the tracker's. So they survive a restart, and nothing
+// is stored. A token is worth nothing while its node is not connected.
+type tokens struct{ key []byte }
+
+const tokenDomain = "neuron-announce-v1\x00"
+
+func newTokens(key ed25519.PrivateKey) tokens {
+	return tokens{mac(key.Seed(), tokenDomain)}
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text)) // never fails
+	return h.Sum(nil)
+}
+
+func (t tokens) of(id protocol.NodeID) string {
+	return string(id) + "." + hex.EncodeToString(mac(t.key, string(id))[:16])
+}
+
+// node is whom the token was given to; false for a token that nobody got.
+func (t tokens) node(token string) (protocol.NodeID, bool) {
+	id, _, _ := strings.Cut(token, ".")
+	node := protocol.NodeID(id)
+	return node, hmac.Equal([]byte(t.of(node)), []byte(token))
+}

@@ -1,0 +1,340 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/tracker-server/store"
+)
+
+var _ store.Ledger = (*Store)(nil)
+
+// UpdateLedger implements store.Ledger. Transactions are immediate, so there is
+// one writer at a time over all processes.
+func (s *Store) UpdateLedger(ctx context.Context, f func(store.LedgerTx) error) error {
+	return s.inTx(ctx, "write the ledger", func(tx *sql.Tx) error {
+		t := newLedgerTx(ctx, s, tx)
+		if err := f(t); err != nil {
+			return err
+		}
+		return t.flush()
+	})
+}
+
+// ViewLedger implements store.Ledger.
+func (s *Store) ViewLedger(ctx context.Context, f func(store.LedgerView) error) error {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return s.wrap("read the ledger", err)
+	}
+	err = f(newLedgerTx(ctx, s, tx))
+	return errors.Join(s.wrap("read the ledger", err), s.wrap("read the ledger", tx.Rollback()))
+}
+
+// ledgerTx is one transaction. It belongs to one goroutine.
+type ledgerTx struct {
+	ctx   context.Context
+	s     *Store
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt
+	nums  map[store.AccountID]int64
+	ids   map[int64]store.AccountID
+
+	// The head as this transaction leaves it; nil until it is needed.
+	head *ledgerHead
+	// What the appended lines change, until flush folds it in.
+	deltas map[balanceKey]store.Credit
+}
+
+type ledgerHead struct {
+	seq, at int64
+	chain   [sha256.Size]byte
+}
+
+type balanceKey struct {
+	account int64
+	book    store.Book
+}
+
+func newLedgerTx(ctx context.Context, s *Store, tx *sql.Tx) *ledgerTx {
+	return &ledgerTx{
+		ctx: ctx, s: s, tx: tx, stmts: make(map[string]*sql.Stmt), nums: make(map[store.AccountID]int64),
+		ids: make(map[int64]store.AccountID), deltas: make(map[balanceKey]store.Credit),
+	}
+}
+
+// stmt prepares a query once per transaction; the transaction's end closes it.
+func (t *ledgerTx) stmt(query string) (*sql.Stmt, error) {
+	if st := t.stmts[query]; st != nil {
+		return st, nil
+	}
+	st, err := t.tx.PrepareContext(t.ctx, query)
+	if err != nil {
+		return nil, t.s.wrap("prepare", err)
+	}
+	t.stmts[query] = st
+	return st, nil
+}
+
+func (t *ledgerTx) exec(query string, args ...any) (int64, error) {
+	st, err := t.stmt(query)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(t.ctx, args...)
+	if err != nil {
+		return 0, t.s.wrap("write the ledger", err)
+	}
+	return res.RowsAffected()
+}
+
+// one scans the single row of a query; false when there is none.
+func (t *ledgerTx) one(query string, args []any, dest ...any) (bool, error) {
+	st, err := t.stmt(query)
+	if err != nil {
+		return false, err
+	}
+	err = st.QueryRowContext(t.ctx, args...).Scan(dest...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, t.s.wrap("read the ledger", err)
+}
+
+// each calls f for every row; f scans it and runs no other query.
+func (t *ledgerTx) each(query string, args []any, f func(*sql.Rows) error) error {
+	st, err := t.stmt(query)
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(t.ctx, args...)
+	if err != nil {
+		return t.s.wrap("read the ledger", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return t.s.wrap("read the ledger", err)
+		}
+	}
+	return t.s.wrap("read the ledger", rows.Err())
+}
+
+func (t *ledgerTx) loadHead() (*ledgerHead, error) {
+	if t.head != nil {
+		return t.head, nil
+	}
+	var h ledgerHead
+	var chain []byte
+	ok, err := t.one(`SELECT seq, at, chain FROM ledger_head WHERE one = 1`, nil, &h.seq, &h.at, &chain)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || len(chain) != 0 && len(chain) != len(h.chain) {
+		return nil, t.s.damaged(errors.New("the head of the ledger is missing"))
+	}
+	copy(h.chain[:], chain)
+	t.head = &h
+	return t.head, nil
+}
+
+// Head implements store.MoneyView.
+func (t *ledgerTx) Head() (seq int64, at time.Time, chain [sha256.Size]byte, err error) {
+	h, err := t.loadHead()
+	if err != nil {
+		return 0, time.Time{}, chain, err
+	}
+	return h.seq, fromMicros(h.at), h.chain, nil
+}
+
+const hourMicros = int64(time.Hour / time.Microsecond)
+
+// Append implements store.MoneyTx.
+func (t *ledgerTx) Append(x *store.Transaction) error {
+	if err := x.Check(); err != nil {
+		return err
+	}
+	nums := make([]int64, len(x.Lines))
+	for i, l := range x.Lines {
+		n, err := t.num(l.Account)
+		if err != nil {
+			return err
+		}
+		nums[i] = n
+	}
+	h, err := t.loadHead()
+	if err != nil {
+		return err
+	}
+	seq, at := h.seq+1, max(h.at, micros(x.At))
+	n, err := t.exec(`INSERT INTO ledger_tx (seq, id, kind, at, session, digest, note) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		seq, x.ID, string(x.Kind), at, x.Session, x.Digest[:], x.Note)
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return protocol.Errorf(protocol.CodeConflict, "the transaction %.200q exists already", x.ID)
+	}
+	if len(x.Lines) > 0 {
+		args := make([]any, 0, 8*len(x.Lines))
+		for i, l := range x.Lines {
+			args = append(args, seq, i, nums[i], int64(l.Book), int64(l.Amount), l.Hop, l.Prefill, l.Decode)
+		}
+		q := `INSERT INTO ledger_lines (seq, n, account, book, amount, hop, prefill, decode) VALUES (?, ?, ?, ?, ?, ?, ?, ?)` +
+			strings.Repeat(`, (?, ?, ?, ?, ?, ?, ?, ?)`, len(x.Lines)-1)
+		if _, err := t.exec(q, args...); err != nil {
+			return err
+		}
+	}
+	if h.seq == 0 || at/hourMicros > h.at/hourMicros {
+		if _, err := t.exec(`INSERT INTO ledger_hours (hour, seq) VALUES (?, ?)`, at/hourMicros, seq); err != nil {
+			return err
+		}
+	}
+	for i, l := range x.Lines {
+		t.deltas[balanceKey{nums[i], l.Book}] += l.Amount
+	}
+	x.Seq, x.At = seq, fromMicros(at)
+	h.seq, h.at, h.chain = seq, at, x.Chain(h.chain)
+	return nil
+}
+
+// flush is the projector: it folds what was appended into the balances. It is
+// the only writer of that table besides Rebuild.
+func (t *ledgerTx) flush() error {
+	for k, d := range t.deltas {
+		if d == 0 {
+			continue
+		}
+		var have store.Credit
+		if _, err := t.one(`SELECT amount FROM ledger_balances WHERE account = ? AND book = ?`, []any{k.account, int64(k.book)}, &have); err != nil {
+			return err
+		}
+		sum := have + d
+		if (sum > have) != (d > 0) {
+			return protocol.Errorf(protocol.CodeInternal, "the balance %s of account %d would overflow", k.book, k.account)
+		}
+		if _, err := t.exec(`INSERT INTO ledger_balances (account, book, amount) VALUES (?, ?, ?)
+			ON CONFLICT (account, book) DO UPDATE SET amount = excluded.amount`, k.account, int64(k.book), int64(sum)); err != nil {
+			return err
+		}
+	}
+	clear(t.deltas)
+	if t.head == nil {
+		return nil
+	}
+	_, err := t.exec(`UPDATE ledger_head SET seq = ?, at = ?, chain = ? WHERE one = 1 AND seq < ?`, t.head.seq, t.head.at, t.head.chain[:], t.head.seq)
+	return err
+}
+
+// Rebuild implements store.MoneyTx.
+func (t *ledgerTx) Rebuild() error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if _, err := t.exec(`DELETE FROM ledger_balances`); err != nil {
+		return err
+	}
+	_, err := t.exec(`INSERT INTO ledger_balances (account, book, amount)
+		SELECT account, book, SUM(amount) FROM ledger_lines GROUP BY account, book`)
+	return err
+}
+
+// Fold implements store.MoneyView.
+func (t *ledgerTx) Fold() (map[store.AccountID]store.Balances, error) {
+	return t.sums(`SELECT a.id, l.book, SUM(l.amount) FROM ledger_lines l JOIN accounts a ON a.num = l.account GROUP BY a.id, l.book`)
+}
+
+// Cached implements store.MoneyView.
+func (t *ledgerTx) Cached() (map[store.AccountID]store.Balances, error) {
+	if len(t.deltas) > 0 {
+		if err := t.flush(); err != nil {
+			return nil, err
+		}
+	}
+	return t.sums(`SELECT a.id, b.book, b.amount FROM ledger_balances b JOIN accounts a ON a.num = b.account`)
+}
+
+func (t *ledgerTx) sums(query string) (map[store.AccountID]store.Balances, error) {
+	out := make(map[store.AccountID]store.Balances)
+	err := t.each(query, nil, func(r *sql.Rows) error {
+		var id store.AccountID
+		var b store.Book
+		var sum store.Credit
+		if err := r.Scan(&id, &b, &sum); err != nil || sum == 0 {
+			return err
+		}
+		if out[id] == nil {
+			out[id] = make(store.Balances)
+		}
+		out[id][b] = sum
+		return nil
+	})
+	return out, err
+}
+
+// Balances implements store.MoneyView.
+func (t *ledgerTx) Balances(id store.AccountID) (store.Balances, error) {
+	num, err := t.num(id)
+	if err != nil {
+		return nil, err
+	}
+	out := make(store.Balances)
+	err = t.each(`SELECT book, amount FROM ledger_balances WHERE account = ?`, []any{num}, func(r *sql.Rows) error {
+		var b store.Book
+		var sum store.Credit
+		err := r.Scan(&b, &sum)
+		out[b] = sum
+		return err
+	})
+	if len(t.deltas) > 0 {
+		for _, b := range store.Books {
+			if d := t.deltas[balanceKey{num, b}]; d != 0 {
+				out[b] += d
+			}
+		}
+	}
+	return out, err
+}
+
+// num is an account's number in the database.
+func (t *ledgerTx) num(id store.AccountID) (int64, error) {
+	if n, ok := t.nums[id]; ok {
+		return n, nil
+	}
+	var n int64
+	ok, err := t.one(`SELECT num FROM accounts WHERE id = ?`, []any{string(id)}, &n)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, errNoAccount(id)
+	}
+	t.nums[id], t.ids[n] = n, id
+	return n, nil
+}
+
+func errNoAccount(id store.AccountID) error {
+	return protocol.Errorf(protocol.CodeNotFound, "the account %.80q is not known", string(id))
+}
+
+// id is the account with a number that came from the database.
+func (t *ledgerTx) id(num int64) (store.AccountID, error) {
+	if id, ok := t.ids[num]; ok {
+		return id, nil
+	}
+	var id store.AccountID
+	ok, err := t.one(`SELECT id FROM accounts WHERE num = ?`, []any{num}, &id)
+	if err == nil && !ok {
+		err = t.s.damaged(errors.New("an account is missing"))
+	}
+	if err == nil {
+		t.nums[id], t.ids[num] = num, id
+	}
+	return id, err
+}
