@@ -71,7 +71,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(runCommand(), seedCommand(), stopCommand(), gatewayCommand(), stageCommand(), swarmCommand(), statusCommand(), modelsCommand(),
-		sessionsCommand(), transfersCommand(), chatCommand(), inspectCommand(), manifestCommand())
+		sessionsCommand(), transfersCommand(), holdCommand(), shareCommand(), planCommand(), chatCommand(), inspectCommand(), manifestCommand())
 	return root
 }
 

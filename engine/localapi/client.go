@@ -104,7 +104,34 @@ func (c *Client) Sessions(ctx context.Context) ([]protocol.SessionState, error) 
 
 // Shutdown asks the engine to stop; it returns when the engine has agreed.
 func (c *Client) Shutdown(ctx context.Context) error {
-	resp, err := c.do(ctx, http.MethodPost, pathShutdown)
+	return c.post(ctx, pathShutdown, nil)
+}
+
+// Hold changes what the node holds; see Source.
+func (c *Client) Hold(ctx context.Context, h Hold) error { return c.post(ctx, pathHold, h) }
+
+// Share says whether others may use this node.
+func (c *Client) Share(ctx context.Context, on bool) error { return c.post(ctx, pathShare, share{on}) }
+
+// Plans says what this computer could hold.
+func (c *Client) Plans(ctx context.Context) ([]Plan, error) {
+	var p plans
+	if err := c.get(ctx, pathPlans, &p); err != nil {
+		return nil, err
+	}
+	return p.Plans, nil
+}
+
+// post sends an order; nil has no body.
+func (c *Client) post(ctx context.Context, path string, body any) error {
+	var raw []byte
+	if body != nil {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return protocol.Errorf(protocol.CodeInternal, "encode the order: %w", err)
+		}
+	}
+	resp, err := c.do(ctx, http.MethodPost, path, raw)
 	if err != nil {
 		return err
 	}
@@ -119,7 +146,7 @@ const maxAnswer = 8 << 20
 // ends (nil), f returns an error (that error), or the engine stops
 // (unavailable). f is called by the caller's goroutine.
 func (c *Client) Events(ctx context.Context, f func(Event) error) error {
-	resp, err := c.do(ctx, http.MethodGet, pathEvents)
+	resp, err := c.do(ctx, http.MethodGet, pathEvents, nil)
 	if err != nil {
 		return err
 	}
@@ -146,7 +173,7 @@ func (c *Client) Events(ctx context.Context, f func(Event) error) error {
 }
 
 func (c *Client) get(ctx context.Context, path string, out any) error {
-	resp, err := c.do(ctx, http.MethodGet, path)
+	resp, err := c.do(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
@@ -164,8 +191,8 @@ func (c *Client) get(ctx context.Context, path string, out any) error {
 	return nil
 }
 
-func (c *Client) do(ctx context.Context, method, path string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.addr.URL+path, nil)
+func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.addr.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeInternal, "make the request: %w", err)
 	}

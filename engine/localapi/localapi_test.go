@@ -26,6 +26,29 @@ type source struct {
 	mu     sync.Mutex
 	status localapi.Status
 	stops  atomic.Int32
+	held   []localapi.Hold // guarded by mu
+	shared []bool          // guarded by mu
+}
+
+func (s *source) Hold(_ context.Context, h localapi.Hold) error {
+	if h.Model == "huge" {
+		return protocol.Errorf(protocol.CodeDoesNotFit, "too large")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = append(s.held, h)
+	return nil
+}
+
+func (s *source) Share(on bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shared = append(s.shared, on)
+	return nil
+}
+
+func (s *source) Plans(context.Context) ([]localapi.Plan, error) {
+	return []localapi.Plan{{Name: "m", Text: "all of it", Ranges: []localapi.PlanRange{{Range: protocol.Range{Last: 4}, Fetch: 7}}}}, nil
 }
 
 func (s *source) Status() localapi.Status {
@@ -109,6 +132,50 @@ func TestClient(t *testing.T) {
 	}
 	if a := srv.Address(); a != c.Address() || a.PID != os.Getpid() || a.Version != "1.2.3" {
 		t.Errorf("address %+v", a)
+	}
+}
+
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	src, srv, dir := start(t)
+	c, err := localapi.Dial(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := localapi.Hold{Model: "guide", Layers: "2-5"}
+	if err := c.Hold(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Hold(t.Context(), localapi.Hold{Model: "huge"}); code(err) != protocol.CodeDoesNotFit {
+		t.Errorf("refused order: %v", err)
+	}
+	if err := errors.Join(c.Share(t.Context(), false), c.Share(t.Context(), true)); err != nil {
+		t.Error(err)
+	}
+	plans, err := c.Plans(t.Context())
+	if err != nil || len(plans) != 1 || len(plans[0].Ranges) != 1 || plans[0].Ranges[0].Fetch != 7 {
+		t.Errorf("plans %+v: %v", plans, err)
+	}
+	for _, body := range []string{"", "{", `{"model":3}`, `{"other":"x"}`, strings.Repeat("x", 1<<20)} {
+		req, err := http.NewRequest(http.MethodPost, srv.Address().URL+"/local/v1/hold", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+srv.Address().Token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("order %.20q: status %d", body, resp.StatusCode)
+		}
+	}
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if len(src.held) != 1 || src.held[0] != want || len(src.shared) != 2 || src.shared[0] || !src.shared[1] {
+		t.Errorf("held %+v, shared %v", src.held, src.shared)
 	}
 }
 

@@ -163,6 +163,16 @@ func (s *Server) handler() http.Handler {
 		s.o.Source.Shutdown()
 		w.WriteHeader(http.StatusAccepted)
 	})
+	mux.HandleFunc("POST "+pathHold, order(func(ctx context.Context, h Hold) error { return s.o.Source.Hold(ctx, h) }))
+	mux.HandleFunc("POST "+pathShare, order(func(_ context.Context, x share) error { return s.o.Source.Share(x.On) }))
+	mux.HandleFunc("GET "+pathPlans, func(w http.ResponseWriter, r *http.Request) {
+		p, err := s.o.Source.Plans(r.Context())
+		if err != nil {
+			refuse(w, protocol.AsError(err))
+			return
+		}
+		answer(w, plans{Plans: p})
+	})
 	mux.HandleFunc("GET "+pathEvents, s.events)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, protocol.Errorf(protocol.CodeNotFound, "no such endpoint"))
@@ -178,6 +188,24 @@ func (s *Server) handler() http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// order is a handler for a JSON order that is answered with 202.
+func order[T any](do func(context.Context, T) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var v T
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&v); err != nil {
+			refuse(w, protocol.Errorf(protocol.CodeInvalidRequest, "the order is malformed: %w", err))
+			return
+		}
+		if err := do(r.Context(), v); err != nil {
+			refuse(w, protocol.AsError(err))
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}
 }
 
 // check refuses what a web page or another user's program could send.

@@ -1,6 +1,7 @@
 package localapi
 
 import (
+	"context"
 	"time"
 
 	"neuron/engine/protocol"
@@ -14,6 +15,47 @@ type Source interface {
 	Sessions() []protocol.SessionState
 	// Shutdown asks the engine to stop; it returns at once.
 	Shutdown()
+	// Hold changes what this node holds. It returns when the order is accepted;
+	// fetching and loading show in Status. Errors: those of the catalog, of the
+	// planner (does_not_fit, disk_full, kv_budget) and range_invalid.
+	Hold(ctx context.Context, h Hold) error
+	// Share says whether others may use this node; running sessions go on.
+	Share(on bool) error
+	// Plans says what this computer could hold of the tracker's catalog.
+	Plans(ctx context.Context) ([]Plan, error)
+}
+
+// Hold is an order to hold layers.
+type Hold struct {
+	// Model is a GGUF file of this computer, or a model of the catalog; ""
+	// leaves the choice to the tracker.
+	Model string `json:"model"`
+	// Layers is "all", "FIRST-LAST", or "" for the tracker's choice.
+	Layers string `json:"layers"`
+}
+
+// Plan says what of a model this computer could hold.
+type Plan struct {
+	Model protocol.ModelID `json:"model"`
+	Name  string           `json:"name"`
+	// Text says it in a sentence; Ranges are the possibilities, best first.
+	Text   string      `json:"text"`
+	Ranges []PlanRange `json:"ranges"`
+}
+
+// PlanRange is a range that would fit, with what it costs. All are bytes but
+// Seconds and the counts of conversations.
+type PlanRange struct {
+	Range protocol.Range `json:"range"`
+	Text  string         `json:"text"`
+	Fetch int64          `json:"fetch"`
+	// Seconds is how long the fetch takes; 0: not known, or nothing to fetch.
+	Seconds int64 `json:"seconds"`
+	Disk    int64 `json:"disk"`
+	Memory  int64 `json:"memory"` // anonymous
+	// Fit4K and Fit32K count conversations of 4,096 and 32,768 tokens.
+	Fit4K  int `json:"fit_4k"`
+	Fit32K int `json:"fit_32k"`
 }
 
 // Status is the answer of GET /local/v1/status.
@@ -31,6 +73,8 @@ type Status struct {
 	// Gateway is the base URL of the OpenAI API, "" when there is none.
 	Gateway string  `json:"gateway,omitempty"`
 	Tracker Tracker `json:"tracker"`
+	// Sharing is off when the user has said so.
+	Sharing bool    `json:"sharing"`
 	Shards  []Shard `json:"shards"`
 	// Transfers are the models that are fetched or seeded.
 	Transfers []Transfer `json:"transfers"`
@@ -180,6 +224,14 @@ type models struct {
 	Models []Model `json:"models"`
 }
 
+type share struct {
+	On bool `json:"on"`
+}
+
+type plans struct {
+	Plans []Plan `json:"plans"`
+}
+
 type sessions struct {
 	Sessions []protocol.SessionState `json:"sessions"`
 }
@@ -195,5 +247,8 @@ const (
 	pathModels   = "/local/v1/models"
 	pathSessions = "/local/v1/sessions"
 	pathShutdown = "/local/v1/shutdown"
+	pathHold     = "/local/v1/hold"
+	pathShare    = "/local/v1/share"
+	pathPlans    = "/local/v1/plans"
 	pathEvents   = "/local/v1/events"
 )

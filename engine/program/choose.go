@@ -26,7 +26,7 @@ func (n *Node) choose(ctx context.Context) error {
 		return nil
 	}
 	for ctx.Err() == nil {
-		want, why, err := n.assignment(ctx)
+		want, why, err := n.assignment(ctx, n.o.Model, n.o.Layers)
 		if err == nil {
 			n.log.Info("Assigned", "why", why)
 			n.setHealth(nil)
@@ -59,20 +59,21 @@ func (n *Node) setHealth(e *protocol.Error) {
 	n.api.Changed()
 }
 
-// assignment finds one; why is a sentence for the log.
-func (n *Node) assignment(ctx context.Context) (want assignment, why string, err error) {
+// assignment finds one for what the user has asked for, "" for the tracker's
+// choice; why is a sentence for the log.
+func (n *Node) assignment(ctx context.Context, model, layers string) (want assignment, why string, err error) {
 	c, err := n.awaitControl(ctx)
 	if err != nil {
 		return want, "", err
 	}
-	if n.o.Model != "" && n.o.Layers != "" {
-		m, err := n.models.lib.Find(ctx, n.o.Model)
+	if model != "" && layers != "" {
+		m, err := n.models.lib.Find(ctx, model)
 		if err != nil {
 			return want, "", err
 		}
 		r := protocol.Range{Last: m.Manifest.Layers}
-		if n.o.Layers != "all" {
-			if r, err = protocol.ParseRange(n.o.Layers); err != nil {
+		if layers != "all" {
+			if r, err = protocol.ParseRange(layers); err != nil {
 				return want, "", err
 			}
 		}
@@ -87,7 +88,7 @@ func (n *Node) assignment(ctx context.Context) (want assignment, why string, err
 	if err != nil {
 		return want, "", err
 	}
-	q := protocol.PlaceRequest{Offer: offer, Model: n.o.Model}
+	q := protocol.PlaceRequest{Offer: offer, Model: model}
 	for range maxRefusals {
 		p, err := c.Place(ctx, q)
 		if err != nil {
@@ -156,7 +157,7 @@ func (n *Node) planner() (*planner.Planner, error) {
 		l.Disk = min(l.Disk, n.o.Swarm.DiskBytes)
 	}
 	var held []planner.Held
-	for _, src := range n.adopted {
+	for _, src := range n.files() {
 		held = append(held, planner.Held{Model: src.ID, InPlace: true})
 	}
 	return planner.New(l, held), nil

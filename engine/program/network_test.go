@@ -120,8 +120,7 @@ func newNetwork(t testing.TB, model string, ranges ...string) *network {
 	leaktest.Check(t)
 	n := &network{t: t, dir: t.TempDir(), model: model, trackerAddr: "127.0.0.1:0", log: discard}
 	if _, bench := t.(*testing.B); !bench {
-		h := slog.NewTextHandler(t.Output(), nil)
-		n.log = func(c string) *slog.Logger { return slog.New(h).With("component", c) }
+		n.log = testLog(t)
 	}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	n.startTracker()
@@ -137,6 +136,12 @@ func newNetwork(t testing.TB, model string, ranges ...string) *network {
 	})
 	n.waitRoutable()
 	return n
+}
+
+// testLog writes to the test's output.
+func testLog(t testing.TB) program.Log {
+	h := slog.NewTextHandler(t.Output(), nil)
+	return func(c string) *slog.Logger { return slog.New(h).With("component", c) }
 }
 
 func discard(string) *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -176,9 +181,11 @@ func (n *network) startNode(o program.NodeOptions) *node {
 
 func (n *network) startGateway() {
 	n.t.Helper()
-	g, err := program.NewGateway(n.t.Context(), program.GatewayOptions{
-		Data: filepath.Join(n.dir, "gateway"), Tracker: n.url, Models: []string{n.model}, Log: n.log,
-	})
+	o := program.GatewayOptions{Data: filepath.Join(n.dir, "gateway"), Tracker: n.url, Log: n.log}
+	if n.model != "" {
+		o.Models = []string{n.model}
+	}
+	g, err := program.NewGateway(n.t.Context(), o)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -80,8 +80,7 @@ type Node struct {
 
 	lock     *filelock.Lock
 	id       *identity.Identity
-	adopted  []*artifact.Source // files of this computer, to be seeded
-	models   *models            // nil without a tracker
+	models   *models // nil without a tracker
 	shard    *shard
 	seamL    net.Listener
 	seam     *seam.Server
@@ -93,15 +92,20 @@ type Node struct {
 	settled  chan struct{}           // closed when a stage is ready or failed for the first time
 	settleMu sync.Once
 
-	mu     sync.Mutex
-	ctl    *control.Client // guarded by mu; nil until the library has said its version, or without a tracker
-	health *protocol.Error // guarded by mu; why there is no assignment
+	newFiles chan *artifact.Source // adopted while it runs
+
+	mu sync.Mutex
+	// Protected by mu.
+	ctl     *control.Client    // nil until the library has said its version, or without a tracker
+	health  *protocol.Error    // why there is no assignment
+	adopted []*artifact.Source // files of this computer, to be seeded
+	off     bool               // the user does not share
 }
 
 // NewNode takes the data folder and ports, and cuts what is missing of a model
 // that is a file; nothing runs yet. The caller must Run or Close it.
 func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
-	n := &Node{o: o.withDefaults(), began: time.Now(), settled: make(chan struct{}), ctlMade: make(chan struct{})}
+	n := &Node{o: o.withDefaults(), began: time.Now(), settled: make(chan struct{}), ctlMade: make(chan struct{}), newFiles: make(chan *artifact.Source)}
 	n.log = n.o.Log("node")
 	defer func() {
 		if err != nil {

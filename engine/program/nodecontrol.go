@@ -116,6 +116,9 @@ func (n *Node) hopFailed(s protocol.SessionID, node protocol.NodeID, e *protocol
 
 func (n *Node) endSession(s protocol.SessionID, e *protocol.Error) { n.seam.EndSession(s, e) }
 
+// sharingPaused is Report.SharingOff when the user does not share.
+const sharingPaused = "paused"
+
 // report is what the tracker learns.
 func (n *Node) report() protocol.Report {
 	r := protocol.Report{Shards: []protocol.ShardReport{}, RTTMicros: n.peers.snapshot()}
@@ -124,6 +127,9 @@ func (n *Node) report() protocol.Report {
 		if shard.Error != nil && shard.Error.Code == protocol.CodeHostBusy {
 			r.SharingOff = string(protocol.CodeHostBusy)
 		}
+	}
+	if n.sharingOff() {
+		r.SharingOff = sharingPaused
 	}
 	if n.models != nil {
 		r.Swarm = n.models.lib.Addr()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,7 +35,7 @@ func (n *Node) openFiles(ctx context.Context) (want assignment, err error) {
 		if err != nil {
 			return want, err
 		}
-		n.adopted = append(n.adopted, src)
+		n.adopt(src)
 	}
 	if n.o.Model == "" || !isFile(n.o.Model) {
 		return want, nil
@@ -43,7 +44,7 @@ func (n *Node) openFiles(ctx context.Context) (want assignment, err error) {
 	if err != nil {
 		return want, err
 	}
-	n.adopted = append(n.adopted, src)
+	n.adopt(src)
 	want, err = n.localAssignment(ctx, src, n.o.Layers)
 	return want, err
 }
@@ -60,12 +61,30 @@ func (n *Node) localAssignment(ctx context.Context, src *artifact.Source, layers
 
 // localSource finds a model among the files of this computer.
 func (n *Node) localSource(id protocol.ModelID) *artifact.Source {
-	for _, src := range n.adopted {
+	for _, src := range n.files() {
 		if src.ID == id {
 			return src
 		}
 	}
 	return nil
+}
+
+// files are the models that lie on this computer.
+func (n *Node) files() []*artifact.Source {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.adopted)
+}
+
+// adopt adds one; false when it is known.
+func (n *Node) adopt(src *artifact.Source) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.ContainsFunc(n.adopted, func(s *artifact.Source) bool { return s.ID == src.ID }) {
+		return false
+	}
+	n.adopted = append(n.adopted, src)
+	return true
 }
 
 func (n *Node) newShard(want assignment) *shard {
@@ -113,12 +132,23 @@ func (n *Node) seed(ctx context.Context) {
 		return
 	}
 	var all sync.WaitGroup
-	for _, src := range n.adopted {
+	defer all.Wait()
+	give := func(src *artifact.Source) {
 		all.Go(func() {
 			if err := n.models.lib.Adopt(ctx, src); err != nil {
 				n.log.Warn("Model is not seeded", "model", src.Name, "error", err)
 			}
 		})
 	}
-	all.Wait()
+	for _, src := range n.files() {
+		give(src)
+	}
+	for {
+		select {
+		case src := <-n.newFiles:
+			give(src)
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -25,7 +25,7 @@ func (s *nodeStatus) Status() localapi.Status {
 	out := localapi.Status{
 		Version: version.String(), Node: n.id.ID(), Role: string(protocol.RoleNode),
 		PID: os.Getpid(), Started: n.began, UptimeSec: int64(time.Since(n.began).Seconds()), Seam: n.o.SeamAddr,
-		Tracker: tracker, Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
+		Tracker: tracker, Sharing: !n.sharingOff(), Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
 		Memory:     localapi.Memory{Total: n.host.MemoryBytes},
 		Goroutines: runtime.NumGoroutine(), OpenFiles: probe.OpenFiles(os.Getpid()),
 	}
@@ -151,7 +151,7 @@ func (s *nodeStatus) Models() []localapi.Model {
 	n := (*Node)(s)
 	out := []localapi.Model{}
 	report, assigned := n.shard.Report()
-	for _, src := range n.adopted {
+	for _, src := range n.files() {
 		m := localapi.Model{Info: protocol.ModelInfo{
 			Model: src.ID, Name: src.Name, Architecture: src.Model.Arch, Layers: src.Model.Layers, Context: src.Context(), Seen: time.Now(),
 		}}

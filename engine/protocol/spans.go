@@ -57,6 +57,7 @@ func (s *Span) Rolled() uint32 { return s.Rows - (s.Last - s.First) }
 func (s *Span) SameShape(o *Span) bool {
 	a, b := *s, *o
 	a.Input, a.Output, b.Input, b.Output = Hash{}, Hash{}, Hash{}, Hash{}
+	a.Final, b.Final = false, false
 	return a == b
 }
 
@@ -286,28 +287,35 @@ func (s *Spans) Mark() ReceiptMark {
 	return ReceiptMark{Seq: s.recv.seq, Frames: uint32(len(s.recv.states))}
 }
 
-// End closes the hop's open span at the session's end. Where the session ended
-// with frames under way the receiver may have come less far: mark is what its
-// Mark says, and the span holds no more frames than it has. Take returns the
-// span; nothing may be noted any more.
-func (s *Spans) End(mark ReceiptMark) {
+// End closes the hop's open span at the session's end and returns where it
+// ended. A session may end with frames under way: mark is how far the receiver
+// has come, and the span ends there, though never behind what was sent. Take
+// returns the span; nothing may be noted any more.
+func (s *Spans) End(mark ReceiptMark) ReceiptMark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.own
-	if a == nil || mark.Seq < a.seq {
-		return
+	if a == nil {
+		return ReceiptMark{}
 	}
-	n := len(a.states)
-	if mark.Seq == a.seq {
-		n = min(n, int(mark.Frames))
+	if !s.tokens {
+		a.catchUp(mark)
 	}
-	if n > 0 {
-		sp := a.states[n-1]
-		sp.Final = true
+	out := ReceiptMark{Seq: a.seq, Frames: uint32(len(a.states))}
+	switch {
+	case mark.Seq < out.Seq:
+		return mark // its spans up to there are closed
+	case mark.Seq == out.Seq:
+		out.Frames = min(out.Frames, mark.Frames)
+	}
+	if out.Frames > 0 {
+		sp := a.states[out.Frames-1]
+		sp.Final = sp.Kind == SpanDecode
 		a.closed = append(a.closed, sp)
+		a.seq++
 	}
 	a.states, a.events = nil, nil
-	a.seq++
+	return out
 }
 
 // Check compares a span that the previous hop (for the driver: the tail) wants
@@ -326,19 +334,16 @@ func (s *Spans) Check(sp Span) error {
 	switch {
 	case sp.Seq < first:
 		return Errorf(CodeNotFound, "span %d is too long ago", sp.Seq)
-	case sp.Seq < a.seq && !sp.Final:
+	case sp.Seq < a.seq:
 		want = a.closed[sp.Seq-first]
 	case sp.Seq == a.seq && sp.Final:
-		i := slices.IndexFunc(a.states, func(st Span) bool { st.Final = true; return st.SameShape(&sp) })
+		i := slices.IndexFunc(a.states, func(st Span) bool { return st.SameShape(&sp) })
 		if i < 0 {
 			return Errorf(CodeReceiptConflict, "span %d does not end where its sender says", sp.Seq)
 		}
 		want = a.states[i]
-		want.Final = true
-	case sp.Seq >= a.seq:
-		return Errorf(CodeUnavailable, "span %d is still open here", sp.Seq)
 	default:
-		return Errorf(CodeReceiptConflict, "span %d did not end with the session", sp.Seq)
+		return Errorf(CodeUnavailable, "span %d is still open here", sp.Seq)
 	}
 	if !want.SameShape(&sp) || want.Output != sp.Output {
 		return Errorf(CodeReceiptConflict, "span %d is not what came over the seam", sp.Seq)

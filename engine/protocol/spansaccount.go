@@ -100,6 +100,17 @@ func (a *account) commit(epoch, pos uint32) error {
 	return nil
 }
 
+// catchUp counts sent rows whose acknowledgement did not come in time, as far
+// as the receiver says that it has executed them.
+func (a *account) catchUp(mark ReceiptMark) {
+	for a.seq < mark.Seq || a.seq == mark.Seq && len(a.states) < int(mark.Frames) {
+		i := slices.IndexFunc(a.events, func(e event) bool { return len(e.outs) > 0 })
+		if i < 0 || a.commit(a.events[i].h.Epoch, a.events[i].h.Pos) != nil {
+			return
+		}
+	}
+}
+
 // truncate rolls the open span back. A span that lies behind the cut closes as
 // it is, like those before it: that it was rolled back shows in where and in
 // which epoch the next one starts.

@@ -54,20 +54,21 @@ type Options struct {
 	Logger   *slog.Logger // slog.Default() if nil
 	Now      func() time.Time
 	// Linger is how long a session's receipts may be finished after its end
-	// (30 s if zero).
+	// (1 min if zero).
 	Linger time.Duration
 }
 
 // Times of the book.
 const (
-	defaultLinger   = 30 * time.Second
+	defaultLinger   = time.Minute
 	defaultMaxBytes = 32 << 20
 	// syncAfter bounds what a loss of power takes.
 	syncAfter = time.Second
-	// backoffMin and backoffMax bound the wait before the tracker or a
-	// receiver is asked again.
-	backoffMin = time.Second
-	backoffMax = time.Minute
+	// The wait before the tracker is asked again grows from backoffMin to
+	// backoffMax, before a receiver is to backoffReceiver.
+	backoffMin      = time.Second
+	backoffMax      = time.Minute
+	backoffReceiver = 4 * time.Second
 )
 
 // Book keeps the receipts of one node. It is safe for concurrent use.

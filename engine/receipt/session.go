@@ -32,7 +32,8 @@ type Session struct {
 	broken bool
 	ended  bool
 	until  time.Time // after the end: when receipts are given up
-	marked bool      // the last span is closed
+	marked bool      // the last span is closed, at mark
+	mark   protocol.ReceiptMark
 	halves []*protocol.SignedReceipt
 	given  map[uint32]*protocol.SignedReceipt // by span: what this side has signed for the hop before
 }
@@ -222,9 +223,20 @@ func (s *Session) drop(id protocol.Hash) bool {
 	return false
 }
 
-// Mark answers the hop before (for the driver: the tail), see
-// protocol.ReceiptMark. It is asked when the session has ended.
-func (s *Session) Mark() protocol.ReceiptMark { return s.spans.Mark() }
+// Mark answers the hop before, which asks when the session has ended; the
+// driver's goes to CloseTail of the tail. A hop answers unavailable until the
+// one behind it has answered, so that all of a route end at the same frame.
+func (s *Session) Mark() (protocol.ReceiptMark, error) {
+	if s.hop < 0 {
+		return s.spans.Mark(), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.marked {
+		return protocol.ReceiptMark{}, protocol.Errorf(protocol.CodeUnavailable, "hop %d does not know yet where the session ended", s.hop)
+	}
+	return s.mark, nil
+}
 
 // Close says that the session has ended and returns at once; idempotent. What
 // can still be finished is finished within Linger.
@@ -247,13 +259,13 @@ func (s *Session) CloseTail(m protocol.ReceiptMark) {
 // finish closes the last span, once.
 func (s *Session) finish(m protocol.ReceiptMark) {
 	s.mu.Lock()
-	first := !s.marked
-	s.marked = true
-	s.mu.Unlock()
-	if first {
-		s.spans.End(m)
-		s.take()
+	if s.marked {
+		s.mu.Unlock()
+		return
 	}
+	s.mark, s.marked = s.spans.End(m), true
+	s.mu.Unlock()
+	s.take()
 }
 
 // Countersign is the receiver's side: it signs a half-signed receipt in its
@@ -338,7 +350,7 @@ func (s *Session) run() {
 		}
 		next := time.Hour // the session goes on: a kick comes first
 		if again {
-			next, wait = wait, min(2*wait, backoffMax)
+			next, wait = wait, min(2*wait, backoffReceiver)
 		} else {
 			wait = backoffMin
 		}

@@ -1,6 +1,7 @@
 package lowprio
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -34,7 +35,7 @@ func lowerProcess() error {
 				continue
 			}
 			seen[tid], fresh = true, true
-			if err := unix.Setpriority(unix.PRIO_PROCESS, tid, nice); err != nil && err != syscall.ESRCH {
+			if err := unix.Setpriority(unix.PRIO_PROCESS, tid, nice); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("lower the priority: %w", err)
 			}
 		}

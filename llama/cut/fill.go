@@ -179,6 +179,35 @@ func Tidy(dir string) error {
 	return nil
 }
 
+// Prune removes what Prepare has written for stages that keep does not name:
+// stems and stand-ins, which are made again at each load. Files that the
+// system does not let go (a stage maps them) stay.
+func Prune(dir string, keep func(first, last int) bool) error {
+	return locked(dir, func() error {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			return fmt.Errorf("shard folder: %w", err)
+		}
+		for _, e := range list {
+			if first, last, ok := stageFile(e.Name()); ok && !keep(first, last) {
+				_ = os.Remove(filepath.Join(dir, e.Name())) // in use, see above
+			}
+		}
+		return nil
+	})
+}
+
+// stageFile reads the range in the name of a stem or a stand-in.
+func stageFile(name string) (first, last int, ok bool) {
+	for _, kind := range []string{"stem", "standin"} {
+		n, err := fmt.Sscanf(name, kind+"-%d-%d.gguf", &first, &last)
+		if err == nil && n == 2 && name == fmt.Sprintf("%s-%d-%d.gguf", kind, first, last) {
+			return first, last, true
+		}
+	}
+	return 0, 0, false
+}
+
 // temporary reports whether a name is one that atomicfile gives to a file of
 // this package while it is written: others may write in the folder too.
 func temporary(name string) bool {

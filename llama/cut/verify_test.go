@@ -434,3 +434,28 @@ func sumOf(t *testing.T, path string) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }
+
+// TestPruneTakesOnlyOtherStages: stems and stand-ins of ranges that nobody
+// wants go, layers stay.
+func TestPruneTakesOnlyOtherStages(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	prepared(t, s, 3, 6).Release()
+	if err := cut.Prune(s.Dir(), func(first, last int) bool { return first == 3 && last == 6 }); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, glob := range []string{"st*.gguf", "blk*.gguf"} {
+		list, err := filepath.Glob(filepath.Join(s.Dir(), glob))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range list {
+			left = append(left, filepath.Base(path))
+		}
+	}
+	if want := append([]string{"standin-3-6.gguf", "stem-3-6.gguf"}, layerNames(2, 7)...); !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+	prepared(t, s, 2, 7).Release()
+}

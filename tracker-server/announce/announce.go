@@ -111,6 +111,7 @@ type swarm struct {
 	perAddr   map[netip.Addr]int
 	seeds     int
 	completed int
+	due       time.Time // no entry expires before
 }
 
 type entry struct {
@@ -188,6 +189,9 @@ func (t *Table) address(from netip.Addr, r *Request) (netip.AddrPort, error) {
 
 // put adds or renews an entry.
 func (t *Table) put(s *swarm, r *Request, addr netip.AddrPort, expires time.Time) error {
+	if expires.Before(s.due) {
+		s.due = expires
+	}
 	seed := r.Left == 0
 	if i, ok := s.at[addr]; ok {
 		e := s.list[i]
@@ -238,10 +242,18 @@ func (t *Table) remove(s *swarm, i int) {
 	t.peers--
 }
 
+// expire drops what nobody renewed. Entries live longer than an interval after
+// their last renewal, so it looks at them about once an interval.
 func (t *Table) expire(s *swarm, now time.Time) {
+	if now.Before(s.due) {
+		return
+	}
+	s.due = now.Add(t.c.MaxInterval)
 	for i := len(s.list) - 1; i >= 0; i-- {
-		if !now.Before(s.list[i].expires) {
+		if e := s.list[i].expires; !now.Before(e) {
 			t.remove(s, i)
+		} else if e.Before(s.due) {
+			s.due = e
 		}
 	}
 }

@@ -265,3 +265,27 @@ func TestIntervalGrows(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkAnnounce is a regular announce in a swarm of 10,000, the answer
+// included.
+func BenchmarkAnnounce(b *testing.B) {
+	tab := New(Config{})
+	from := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, byte(i >> 16), byte(i >> 8), byte(i)}) }
+	for i := range 10_000 {
+		if _, err := tab.Announce(from(i), ask("x", 6881, int64(i%10)), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	raw := minimum + "&left=5&numwant=50&compact=1"
+	for i := 0; b.Loop(); i++ {
+		r, err := ParseAnnounce(raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.InfoHash = Hash{1}
+		a, err := tab.Announce(from(i%10_000), r, nil)
+		if err != nil || len(a.Encode(r)) < 300 {
+			b.Fatal(err)
+		}
+	}
+}

@@ -87,8 +87,8 @@ func CheckRequest(r *protocol.PlaceRequest) error {
 		}
 	}
 	for _, f := range r.Refused {
-		if !f.Range.Valid(maxLayers) || f.Error == nil {
-			return protocol.Errorf(protocol.CodeInvalidRequest, "a refusal of layers %s without a reason, or of none", f.Range)
+		if !f.Range.Valid(maxLayers) || f.Error == nil || len(f.Error.Detail["fits"]) > 64 {
+			return protocol.Errorf(protocol.CodeInvalidRequest, "a refusal of layers %s without a usable reason", f.Range)
 		}
 	}
 	return nil
@@ -163,20 +163,24 @@ func (m *Map) Decide(j Join) (*Decision, error) {
 // alternatives is how many choices besides the best one are shown.
 const alternatives = 3
 
-// choices lists the best ranges of the models that come first, best first.
+// wanted is a model with what a whole route of it is worth.
+type wanted struct {
+	e      *entry
+	c      *cover
+	base   float64
+	urgent bool
+}
+
+// choices lists the best ranges of the models that come first, best first: as
+// many as are shown.
 func (s *seek) choices(models []*entry) []Choice {
-	type wanted struct {
-		e      *entry
-		c      *cover
-		base   float64
-		urgent bool
-	}
-	order := make([]wanted, len(models))
-	for i, e := range models {
+	order := s.m.scratch[:0]
+	for _, e := range models {
 		w := wanted{e: e, c: e.cover(s.j.Build)}
 		w.base, w.urgent = s.base(e, w.c)
-		order[i] = w
+		order = append(order, w)
 	}
+	s.m.scratch = order
 	slices.SortFunc(order, func(a, b wanted) int {
 		if a.urgent != b.urgent {
 			if a.urgent {
@@ -186,15 +190,19 @@ func (s *seek) choices(models []*entry) []Choice {
 		}
 		return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.e.ID, b.e.ID))
 	})
-	var all []Choice
+	all := make([]Choice, 0, alternatives+2)
 	for _, w := range order {
-		// No range is worth more than base: the rest cannot come in.
-		if len(all) > alternatives && !w.urgent && w.base < all[alternatives].Score {
-			break
+		if len(all) > alternatives {
+			// No range is worth more than base.
+			last := &all[alternatives]
+			if last.urgent && !w.urgent || last.urgent == w.urgent && w.base < last.Score {
+				continue
+			}
 		}
 		if c, ok := s.best(w.e, w.c, w.base, w.urgent); ok {
 			i, _ := slices.BinarySearchFunc(all, c, compareChoices)
 			all = slices.Insert(all, i, c)
+			all = all[:min(len(all), alternatives+1)]
 		}
 	}
 	return all
@@ -244,8 +252,16 @@ type onDisk struct {
 
 func diskOf(e *entry, ranges []protocol.Range) *onDisk {
 	d := &onDisk{sums: make([]int64, e.Layers+1), runEnd: make([]int, e.Layers+1)}
+	// A request may name many ranges that overlap: first where they begin and
+	// end, then the layers once.
+	change := make([]int, e.Layers+1)
 	for _, r := range ranges {
-		for l := max(0, r.First); l < min(r.Last, e.Layers); l++ {
+		change[min(r.First, e.Layers)]++
+		change[min(r.Last, e.Layers)]--
+	}
+	depth := 0
+	for l := range e.Layers {
+		if depth += change[l]; depth > 0 {
 			d.runEnd[l] = l + 1
 		}
 	}

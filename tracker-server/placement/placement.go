@@ -163,6 +163,8 @@ type Map struct {
 	byID   map[protocol.ModelID]*entry
 	nodes  map[protocol.NodeID]*Node
 	memory int64 // of all nodes
+	// scratch is Decide's.
+	scratch []wanted
 }
 
 // New makes an empty map.

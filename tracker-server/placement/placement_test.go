@@ -472,6 +472,33 @@ func FuzzPlaceRequest(f *testing.F) {
 	})
 }
 
+// A decision reads: coverage, routes and nodes are the same after it, also
+// when the node that asks holds something.
+func TestDecisionsChangeNothing(t *testing.T) {
+	t.Parallel()
+	m := placement.New(placement.Config{})
+	set(t, m, plain(1, 32, 500*mb), 3)
+	set(t, m, plain(2, 16, 500*mb), 2)
+	for i := range 20 {
+		j := join(i, 4*gb)
+		take(m, j, decide(t, m, j))
+	}
+	state := func() []any {
+		r, _ := m.Routes(modelID(1))
+		q, _ := m.Routes(modelID(2))
+		return []any{view(t, m, modelID(1)), view(t, m, modelID(2)), r, q, m.Nodes(), m.Lacks()}
+	}
+	before := state()
+	for i := range 40 {
+		for range 2 {
+			decide(t, m, join(i, 8*gb))
+		}
+	}
+	if after := state(); !reflect.DeepEqual(before, after) {
+		t.Errorf("%v became %v", before, after)
+	}
+}
+
 // One history of joins and losses, twice: the same decisions, and no decision
 // or loss changes another node's range.
 func TestSameHistorySameDecisions(t *testing.T) {

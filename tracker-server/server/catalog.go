@@ -22,9 +22,14 @@ const catalogEvery = time.Second
 // sweepEvery is how often peers are forgotten that came no more.
 const sweepEvery = 30 * time.Second
 
+// keepFiles is how many bytes of manifests and torrents stay in memory, so that
+// nodes that come for them do not keep the database busy. What is beyond it is
+// read when somebody asks.
+const keepFiles = 64 << 20
+
 // published is one usable entry of the catalog.
 type published struct {
-	store.CatalogModel // without the files
+	store.CatalogModel // with Manifest and Torrent within keepFiles
 	manifest           *manifest.Manifest
 	publisher          ed25519.PublicKey
 	hash               announce.Hash
@@ -58,6 +63,7 @@ func (c *core) loadCatalog(ctx context.Context) error {
 	next.version = v
 	var shapes []registry.Published
 	var manifests []*manifest.Manifest
+	room := keepFiles
 	for _, rec := range all {
 		p := have.byID[rec.Model]
 		if p == nil || p.ManifestSHA256 != rec.ManifestSHA256 || p.TorrentSHA256 != rec.TorrentSHA256 {
@@ -71,6 +77,10 @@ func (c *core) loadCatalog(ctx context.Context) error {
 		}
 		q := *p
 		q.CatalogModel = rec
+		if n := len(p.Manifest) + len(p.Torrent); n <= room {
+			q.Manifest, q.Torrent = p.Manifest, p.Torrent
+			room -= n
+		}
 		if next.byHash[q.hash] != nil {
 			c.o.Logger.Error("two models of the catalog have one torrent", "model", rec.Model.Short(), "info_hash", rec.InfoHash)
 			continue
@@ -110,7 +120,7 @@ func (c *core) openEntry(ctx context.Context, id protocol.ModelID) (*published, 
 	if err := torrentfile.CheckTorrent(rec.Torrent, m); err != nil {
 		return nil, err
 	}
-	p := &published{manifest: m, publisher: s.Publisher}
+	p := &published{CatalogModel: rec, manifest: m, publisher: s.Publisher}
 	if _, err := hex.Decode(p.hash[:], []byte(rec.InfoHash)); err != nil {
 		return nil, protocol.Errorf(protocol.CodeModelInvalid, "info hash %.50q", rec.InfoHash)
 	}
@@ -185,9 +195,12 @@ func (c *core) File(ctx context.Context, id protocol.ModelID, kind web.FileKind,
 		f.SHA256 = p.TorrentSHA256
 	}
 	f.Read = func() ([]byte, error) {
-		rec, err := c.store.CatalogModel(ctx, id)
-		if err != nil {
-			return nil, err
+		rec := p.CatalogModel
+		if rec.Manifest == nil {
+			var err error
+			if rec, err = c.store.CatalogModel(ctx, id); err != nil {
+				return nil, err
+			}
 		}
 		raw, sum := rec.Manifest, rec.ManifestSHA256
 		if kind == web.FileTorrent {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -120,6 +121,17 @@ func TestCatalogFiles(t *testing.T) {
 			if err := torrentfile.CheckTorrent(raw, m); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+	// What does not fit into memory is read from the database.
+	cat := *tr.core.catalog.Load()
+	bare := *cat.byID[m.Model]
+	bare.Manifest, bare.Torrent = nil, nil
+	cat.byID = map[protocol.ModelID]*published{m.Model: &bare}
+	tr.core.catalog.Store(&cat)
+	for kind, sum := range map[string]string{"manifest": entry.ManifestSHA256, "torrent": entry.TorrentSHA256} {
+		if resp, raw := tr.request("GET", "/v1/models/"+string(m.Model)+"/"+kind, nil); resp.StatusCode != 200 || fmt.Sprintf("%x", sha256.Sum256(raw)) != sum {
+			t.Errorf("%s from the database: %d", kind, resp.StatusCode)
 		}
 	}
 	for path, status := range map[string]int{

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -175,8 +174,11 @@ type Transaction struct {
 	Lines  []Line
 }
 
-// maxLine bounds an amount, so that the sum of a transaction cannot overflow.
-const maxLine = math.MaxInt64 >> 20
+// Add is c + d; false when it does not fit.
+func (c Credit) Add(d Credit) (Credit, bool) {
+	sum := c + d
+	return sum, (sum > c) == (d > 0)
+}
 
 // Check holds the rules of a transaction by itself: it is well formed and adds
 // up to 0. Implementations call it before they store. Error: internal.
@@ -186,7 +188,8 @@ func (t *Transaction) Check() error {
 	}
 	var sum Credit
 	for _, l := range t.Lines {
-		if l.Amount > maxLine || l.Amount < -maxLine || !slices.Contains(Books, l.Book) {
+		ok := false
+		if sum, ok = sum.Add(l.Amount); !ok || !slices.Contains(Books, l.Book) {
 			return protocol.Errorf(protocol.CodeInternal, "the transaction %s moves %s on %s", t.ID, l.Amount, l.Book)
 		}
 		sum += l.Amount

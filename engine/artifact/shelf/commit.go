@@ -185,7 +185,10 @@ func (s *Shelf) commit(piece int) error {
 		return err
 	}
 	s.kickFinisher(piece)
-	return s.discard(piece, st)
+	if err := s.discard(piece, st); err != nil {
+		s.log.Warn("A staged piece stays until the next start", "piece", piece, "error", err) // it costs room, no more
+	}
+	return nil
 }
 
 // distribute copies a proven piece to where its bytes belong.

@@ -403,3 +403,53 @@ func TestManyAtOnce(t *testing.T) {
 	sameStore(t, p, dir, all)
 	readsAs(t, p, s, rand.New(rand.NewPCG(6, 6)))
 }
+
+// TestContentThatContradictsTheManifest: pieces whose SHA-1 matches are not
+// yet what the signed manifest promises.
+func TestContentThatContradictsTheManifest(t *testing.T) {
+	t.Parallel()
+	p := publish(t, variants()["untied"])
+	r := protocol.Range{First: 2, Last: 5}
+	rnd := rand.New(rand.NewPCG(12, 12))
+	header := *p.m
+	header.Files = slices.Clone(p.m.Files)
+	header.Files[0].HeaderSHA256[3] ^= 1
+	lying := &model{paths: p.paths, m: &header, content: p.content}
+	s := open(t, lying, t.TempDir())
+	bring(t, lying, s, missing(s, want(t, s, r)), rnd)
+	for range 2 {
+		if err := s.Flush(t.Context()); code(err) != protocol.CodeModelInvalid {
+			t.Errorf("another header: %v", err)
+		}
+	}
+	if _, err := cut.ReadIndex(s.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a shard folder with it: %v", err)
+	}
+	for _, f := range s.Progress() {
+		if f.Layer >= 0 && (f.Listed || f.Done == f.Bytes) {
+			t.Errorf("%+v", f)
+		}
+	}
+
+	tensor := *p.m
+	tensor.Tensors = slices.Clone(p.m.Tensors)
+	for i := range tensor.Tensors {
+		if tensor.Tensors[i].Name == "blk.3.attn_q.weight" {
+			tensor.Tensors[i].SHA256[0] ^= 1
+		}
+	}
+	lying = &model{paths: p.paths, m: &tensor, content: p.content}
+	s = open(t, lying, t.TempDir())
+	bring(t, lying, s, missing(s, want(t, s, r)), rnd)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store, err := cut.Open(s.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var damaged *cut.DamagedError
+	if _, err := store.Prepare(r.First, r.Last); !errors.As(err, &damaged) || !slices.Equal(damaged.Files, []string{"blk.0003.gguf"}) {
+		t.Errorf("another tensor: %v", err)
+	}
+}

@@ -17,13 +17,13 @@ func freeBytes(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	return int64(min(uint64(st.Bavail)*uint64(st.Bsize), 1<<62)), nil
+	return int64(min(st.Bavail*uint64(st.Bsize), 1<<62)), nil
 }
 
 // allocated is what a file takes on the disk.
 func allocated(_ string, st os.FileInfo) int64 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		return int64(sys.Blocks) * 512
+		return sys.Blocks * 512
 	}
 	return st.Size()
 }

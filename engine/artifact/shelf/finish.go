@@ -43,7 +43,7 @@ func (s *Shelf) finisher() {
 // complete.
 func (s *Shelf) kickFinisher(piece int) {
 	s.mu.Lock()
-	ready := !s.hasMeta
+	ready := !s.hasMeta && s.metaErr == nil
 	for _, f := range s.plan.filesOf(piece) {
 		ready = ready || f.left == 0
 	}
@@ -178,10 +178,27 @@ func syncFolder(dir string) {
 
 // begin makes the folder a shard folder as soon as the publisher's first
 // header is there: its metadata become meta.gguf.
+//
+// Metadata that contradict the manifest are not read again until one of their
+// pieces is cleared: the error stays.
 func (s *Shelf) begin() error {
+	err := s.beginOnce()
+	if errors.Is(err, &protocol.Error{Code: protocol.CodeModelInvalid}) {
+		s.mu.Lock()
+		s.metaErr = err
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (s *Shelf) beginOnce() error {
 	m := s.plan.m
 	head := m.Files[0]
 	s.mu.Lock()
+	if err := s.metaErr; err != nil {
+		s.mu.Unlock()
+		return err
+	}
 	ready := !s.hasMeta
 	from, to := s.plan.piecesIn(0, head.Header)
 	for piece := from; piece < to; piece++ {

@@ -70,7 +70,7 @@ func (s *Shelf) Repair(ctx context.Context, name string) ([]int, error) {
 // repairMeta makes meta.gguf again; when the header is damaged, that first.
 func (s *Shelf) repairMeta() ([]int, error) {
 	s.mu.Lock()
-	s.hasMeta = false
+	s.hasMeta, s.metaErr = false, nil
 	s.mu.Unlock()
 	err := s.begin()
 	if !errors.Is(err, &protocol.Error{Code: protocol.CodeModelInvalid}) && !errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {

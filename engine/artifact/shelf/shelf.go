@@ -90,6 +90,7 @@ type Shelf struct {
 	adopted   *adopted
 	wanted    map[*file]bool
 	hasMeta   bool
+	metaErr   error // why there never will be, see begin
 	servedAt  int64 // when times of service were written, Unix seconds
 	servedNew bool
 

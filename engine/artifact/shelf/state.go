@@ -159,6 +159,9 @@ func (s *Shelf) setDone(piece int, done bool) error {
 		return ioError(fmt.Sprintf("note piece %d", piece), err)
 	}
 	s.done[piece] = done
+	if _, last := s.plan.piecesIn(0, s.plan.m.Files[0].Header); piece < last {
+		s.metaErr = nil
+	}
 	for _, f := range s.plan.filesOf(piece) {
 		if done {
 			f.left--

@@ -144,6 +144,11 @@ func (s *Shelf) Trim(quota int64, keep []protocol.Range) ([]string, error) {
 	if err := s.writeServed(); err != nil {
 		return nil, err
 	}
+	// Stems and stand-ins of other ranges are made again when they are needed.
+	err = cut.Prune(s.dir, func(first, last int) bool { return slices.Contains(keep, protocol.Range{First: first, Last: last}) })
+	if err != nil {
+		return nil, ioError("tidy the model folder", err)
+	}
 	used, err := s.Used()
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func (h *shift) deliver() {
 	for slot, at := range h.due {
 		if s := h.st.sessions[slot]; !at.After(h.now) {
 			delete(h.due, slot)
-			h.st.enqueue(s, arrival{&protocol.Frame{Header: protocol.Header{Kind: protocol.KindDecode, Slot: slot, Pos: s.end(), Rows: 1}}, at})
+			s.take(arrival{&protocol.Frame{Header: protocol.Header{Kind: protocol.KindDecode, Slot: slot, Pos: s.end(), Rows: 1}}, at})
 		}
 	}
 }
@@ -257,7 +257,7 @@ func TestPromptAndAnswersShareTheStage(t *testing.T) {
 	s := &session{slot: 5, pool: h.st.sessions[1].pool, seq: 4, exit: 4}
 	s.pool.seqs[4], h.st.sessions[5] = s, s
 	h.st.pace.short = 11_000
-	h.st.enqueue(s, arrival{&protocol.Frame{Header: protocol.Header{Kind: protocol.KindPrefill, Slot: 5, Rows: 2000}}, h.now})
+	s.take(arrival{&protocol.Frame{Header: protocol.Header{Kind: protocol.KindPrefill, Slot: 5, Rows: 2000}}, h.now})
 	h.run(200)
 	since, slicesRun := time.Duration(0), 0
 	for _, c := range h.calls {

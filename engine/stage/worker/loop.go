@@ -10,6 +10,7 @@ import (
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
 	"neuron/internal/stopwatch"
+	"neuron/llama"
 	"neuron/llama/exec"
 )
 
@@ -318,7 +319,7 @@ func (st *state) call(f *protocol.Frame) {
 	switch {
 	case err != nil:
 		err = protocol.Errorf(protocol.CodeFrameInvalid, "call: %w", err)
-	case st.vocab == 0:
+	case st.vocab == 0, st.vocab.Type() == llama.VocabNone:
 		err = protocol.Errorf(protocol.CodeUnsupported, "this stage has no vocabulary")
 	case c.Op == wire.OpTokenize:
 		r.IDs, err = st.vocab.Tokenize(c.Text, c.AddSpecial, c.ParseSpecial)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"neuron/engine/protocol"
@@ -230,4 +231,32 @@ func TestEmptyPoolServesTheNextSession(t *testing.T) {
 	if len(st.pools) != 0 {
 		t.Error("a pool of the whole budget is kept")
 	}
+}
+
+// TestEmptyPoolIsFreedInAMinute: by the owner's loop, without a message.
+func TestEmptyPoolIsFreedInAMinute(t *testing.T) {
+	st := headOfGuide(t, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		st.w.inbox = make(chan arrival, 4)
+		done := make(chan error, 1)
+		go func() { done <- st.loop(t.Context()) }()
+		st.w.inbox <- arrival{f: jsonFrame(t, protocol.KindOpen, wire.Open{Session: protocol.NewSessionID(), Exit: 4, Context: 256})}
+		synctest.Wait()
+		for slot := range st.sessions {
+			st.w.inbox <- arrival{f: protocol.ControlFrame(protocol.KindClose, slot, 0, 0)}
+		}
+		synctest.Wait()
+		if s := st.w.getStats(); len(st.sessions) != 0 || len(st.pools) != 1 || s.KVBytes == 0 {
+			t.Errorf("%d sessions, %d pools, %+v", len(st.sessions), len(st.pools), s)
+		}
+		time.Sleep(keepFor)
+		synctest.Wait()
+		if s := st.w.getStats(); len(st.pools) != 0 || s.KVBytes != 0 || s.ComputeBytes != 0 {
+			t.Errorf("%d pools, %+v after a minute", len(st.pools), s)
+		}
+		close(st.w.inbox)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -130,9 +130,9 @@ func TestWhatWouldKillTheProcessIsRefused(t *testing.T) {
 			{"wide rows", func(st *state, slot uint32) {
 				st.say(hiddenOf(protocol.KindDecode, 100, 1, width+1), slot)
 			}, protocol.CodeFrameInvalid},
-			{"fewer rows than stated", func(st *state, slot uint32) {
-				f := hiddenOf(protocol.KindPrefill, 100, 3, width)
-				f.Rows = 4
+			{"rows of another type", func(st *state, slot uint32) {
+				f := hiddenOf(protocol.KindDecode, 100, 1, width)
+				f.DType = protocol.DTypeF16
 				st.say(f, slot)
 			}, protocol.CodeFrameInvalid},
 			{"a vocabulary that is not there", func(st *state, slot uint32) {

@@ -173,12 +173,17 @@ func (st *state) enqueue(s *session, a arrival) {
 	case len(s.queue) >= queueFrames:
 		st.fail(s, protocol.Errorf(protocol.CodeStageOverloaded, "more than %d frames wait", queueFrames))
 	default:
-		if f.Kind != protocol.KindPrefill {
-			s.habit.arrive(a.at)
-		}
-		s.habit.rest() // here it is
-		s.queue = append(s.queue, queued{f: f, at: a.at})
+		s.take(a)
 	}
+}
+
+// take queues rows that were checked.
+func (s *session) take(a arrival) {
+	if a.f.Kind != protocol.KindPrefill {
+		s.habit.arrive(a.at)
+	}
+	s.habit.rest() // here it is
+	s.queue = append(s.queue, queued{f: a.f, at: a.at})
 }
 
 // checkRows refuses rows that this stage cannot compute. The seam has checked
@@ -189,13 +194,13 @@ func (st *state) checkRows(f *protocol.Frame) error {
 		return protocol.Errorf(protocol.CodeFrameInvalid, "a %s frame of %d rows, a call takes 1 to %d", f.Kind, f.Rows, st.cfg.ChunkRows)
 	}
 	if st.stage.Head() {
-		if got := len(f.IDs()); got != rows {
-			return protocol.Errorf(protocol.CodeFrameInvalid, "%d token ids for %d rows", got, rows)
+		if f.Parts&protocol.PartIDs == 0 {
+			return protocol.Errorf(protocol.CodeFrameInvalid, "rows without token ids for the head")
 		}
 		return nil
 	}
-	if width := st.stage.Width(); len(f.Hidden()) != 4*rows*width {
-		return protocol.Errorf(protocol.CodeFrameInvalid, "%d bytes of hidden states for %d rows of %d", len(f.Hidden()), rows, width)
+	if width := st.stage.Width(); f.Parts&protocol.PartHidden == 0 || f.DType != protocol.DTypeF32 || int(f.Width) != width {
+		return protocol.Errorf(protocol.CodeFrameInvalid, "rows of %d elements in %s, this stage takes %d in %s", f.Width, f.DType, width, protocol.DTypeF32)
 	}
 	return nil
 }

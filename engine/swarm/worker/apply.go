@@ -230,7 +230,7 @@ func (m *model) nextLook(op *opened, o order) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.trouble != nil || op.seedsOut > 0 || len(op.waiting) > 0:
+	case m.trouble != nil || op.seedsOut > 0 || len(op.waiting) > 0 || op.unannounced(o):
 		return retryPause
 	case !o.paused && (len(o.model.Peers) > 0 || op.missing() > 0):
 		return dialPause
@@ -238,8 +238,16 @@ func (m *model) nextLook(op *opened, o order) time.Duration {
 	return 0
 }
 
+// unannounced says that trackers should have been asked by now.
+func (op *opened) unannounced(o order) bool {
+	return len(o.model.Announce) > 0 && !op.m.client.announced(op.torrent)
+}
+
 // retry tries again what failed.
 func (m *model) retry(op *opened, o order) {
+	if op.unannounced(o) {
+		m.client.nudge()
+	}
 	op.dialNamed(o)
 	if op.torrent.Stats().ActivePeers == 0 {
 		op.dialKnown() // a network that was away for a while

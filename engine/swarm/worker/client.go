@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,7 @@ type client struct {
 	mu     sync.Mutex
 	limits swarm.Limits                       // guarded by mu
 	seen   map[*torrent.Torrent]*acquaintance // guarded by mu
+	asked  map[metainfo.Hash]bool             // torrents for which a tracker has been asked; guarded by mu
 }
 
 // acquaintance is what is remembered of a torrent's peers.
@@ -81,7 +83,7 @@ func listen(ctx context.Context, addr string) (net.Listener, *protocol.Error) {
 
 // newClient makes the library's client; it owns l from now on.
 func newClient(l net.Listener, log *slog.Logger) (*client, error) {
-	c := &client{up: rate.NewLimiter(rate.Inf, burst), down: rate.NewLimiter(rate.Inf, burst), log: log, web: newWebGuard(log), seen: map[*torrent.Torrent]*acquaintance{}}
+	c := &client{up: rate.NewLimiter(rate.Inf, burst), down: rate.NewLimiter(rate.Inf, burst), log: log, web: newWebGuard(log), seen: map[*torrent.Torrent]*acquaintance{}, asked: map[metainfo.Hash]bool{}}
 	g := &gate{}
 	c.listener = &peerListener{Listener: l, gate: g}
 
@@ -101,6 +103,7 @@ func newClient(l net.Listener, log *slog.Logger) (*client, error) {
 	cfg.FailedAnnounceMinInterval, cfg.FailedAnnounceMaxInterval = announceRetry, announceRetryMost
 	cfg.DropMutuallyCompletePeers = true
 	cfg.WebTransport = c.web
+	cfg.HttpRequestDirector = c.noteAnnounce
 	cfg.HTTPProxy = http.ProxyFromEnvironment
 	cfg.HTTPUserAgent = "Neuron/" + version.String()
 	cfg.ExtendedHandshakeClientVersion = "Neuron " + version.String()
@@ -228,10 +231,42 @@ func (c *client) bannedOf(t *torrent.Torrent) int {
 	return len(bad)
 }
 
+// noteAnnounce sees every request to a tracker.
+func (c *client) noteAnnounce(r *http.Request) error {
+	var h metainfo.Hash
+	if q := r.URL.Query().Get("info_hash"); len(q) == len(h) {
+		copy(h[:], q)
+		c.mu.Lock()
+		c.asked[h] = true
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// announced reports whether a tracker has been asked since the torrent was
+// added.
+func (c *client) announced(t *torrent.Torrent) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked[t.InfoHash()]
+}
+
+// nudge makes the library look at its announces again. An update of its timer
+// that comes just while the timer's function returns is lost, and a torrent
+// may then never be announced; that of an empty torrent brings it back.
+func (c *client) nudge() {
+	var h metainfo.Hash
+	_, _ = rand.Read(h[:]) // never fails
+	if t, fresh := c.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: h}); fresh {
+		t.Drop()
+	}
+}
+
 // forget drops what is remembered of a torrent.
 func (c *client) forget(t *torrent.Torrent) {
 	c.mu.Lock()
 	delete(c.seen, t)
+	delete(c.asked, t.InfoHash())
 	c.mu.Unlock()
 }
 

@@ -197,7 +197,10 @@ func (t *ledgerTx) Append(x *store.Transaction) error {
 		}
 	}
 	for i, l := range x.Lines {
-		t.deltas[balanceKey{nums[i], l.Book}] += l.Amount
+		k, ok := balanceKey{nums[i], l.Book}, false
+		if t.deltas[k], ok = t.deltas[k].Add(l.Amount); !ok {
+			return protocol.Errorf(protocol.CodeInternal, "the balance %s of %s would overflow", l.Book, string(l.Account))
+		}
 	}
 	x.Seq, x.At = seq, fromMicros(at)
 	h.seq, h.at, h.chain = seq, at, x.Chain(h.chain)
@@ -215,8 +218,8 @@ func (t *ledgerTx) flush() error {
 		if _, err := t.one(`SELECT amount FROM ledger_balances WHERE account = ? AND book = ?`, []any{k.account, int64(k.book)}, &have); err != nil {
 			return err
 		}
-		sum := have + d
-		if (sum > have) != (d > 0) {
+		sum, ok := have.Add(d)
+		if !ok {
 			return protocol.Errorf(protocol.CodeInternal, "the balance %s of account %d would overflow", k.book, k.account)
 		}
 		if _, err := t.exec(`INSERT INTO ledger_balances (account, book, amount) VALUES (?, ?, ?)
