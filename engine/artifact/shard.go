@@ -74,28 +74,9 @@ func (s *Source) cut(ctx context.Context, r protocol.Range, dir string, progress
 	return cut.Import(ctx, m, string(s.ID), filepath.Join(dir, s.ID.Short()), r.First, r.Last, progress)
 }
 
-// Verify is the load gate: it hashes what the shard needs and has changed since
-// it was last verified, and fails with a DamagedError unless all of it is what
-// the publisher made. progress gets bytes hashed and in all; it may be nil.
-func (s *Shard) Verify(ctx context.Context, progress cut.Progress) error {
-	if s.store == nil {
-		return s.Source.unchanged(ctx)
-	}
-	bad, err := s.store.Verify(ctx, s.Range.First, s.Range.Last, cut.VerifyOptions{Progress: progress})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return protocol.Errorf(protocol.CodeCancelled, "verify layers %s: %w", s.Range, err)
-	case err != nil:
-		return protocol.Errorf(protocol.CodeDataFolder, "verify layers %s: %w", s.Range, err)
-	case len(bad) > 0:
-		return &DamagedError{Files: bad}
-	}
-	return nil
-}
-
 // Renew cuts damaged files again from the source, which must be a file of this
 // computer. A file that is used in place cannot be renewed: it is another model
-// now. Not safe for concurrent use with the other methods.
+// now.
 func (s *Shard) Renew(ctx context.Context, files []string) error {
 	if s.store == nil || s.Source.Path == "" {
 		return protocol.Errorf(protocol.CodeModelDamaged, "%s has changed since it was read", strings.Join(files, ", "))
@@ -107,29 +88,40 @@ func (s *Shard) Renew(ctx context.Context, files []string) error {
 	if err := cut.Drop(dir, files...); err != nil {
 		return protocol.Errorf(protocol.CodeDataFolder, "renew %s: %w", strings.Join(files, ", "), err)
 	}
-	again, err := s.Source.Shard(ctx, s.Range, filepath.Dir(dir), nil)
-	if err != nil {
-		return err
-	}
-	s.store = again.store
-	return nil
+	// The folder's index is read again by the next Prepare.
+	_, err := s.Source.Shard(ctx, s.Range, filepath.Dir(dir), nil)
+	return err
 }
 
-// Prepare verifies what has changed since the last time and makes the stage's
-// files ready; see cut.Store.Prepare. The returned function must be called when
-// they are loaded.
+// Prepare is the load gate: it hashes what the shard needs and has changed
+// since it was last verified, and makes the stage's files ready; a DamagedError
+// says what is not as the publisher made it, and nothing of it reaches the
+// library. The returned function must be called when the files are loaded; see
+// cut.Store.PrepareVerified.
 func (s *Shard) Prepare(ctx context.Context) (paths []string, release func(), err error) {
-	if err := s.Verify(ctx, nil); err != nil {
-		return nil, nil, err
-	}
 	if s.store == nil {
-		return s.Source.Files, func() {}, nil
+		return s.Source.Files, func() {}, s.Source.unchanged(ctx)
 	}
-	p, err := s.store.Prepare(s.Range.First, s.Range.Last)
-	if err != nil {
-		return nil, nil, fmt.Errorf("layers %s: %w", s.Range, err)
+	p, err := s.store.PrepareVerified(ctx, s.Range.First, s.Range.Last, cut.VerifyOptions{})
+	var bad *cut.DamagedError
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, protocol.Errorf(protocol.CodeCancelled, "verify layers %s: %w", s.Range, err)
+	case errors.As(err, &bad):
+		return nil, nil, &DamagedError{Files: bad.Files}
+	case err != nil:
+		return nil, nil, protocol.Errorf(protocol.CodeDataFolder, "layers %s: %w", s.Range, err)
 	}
 	return p.Paths, p.Release, nil
+}
+
+// Sound lists the files of the shard folder that were verified and have not
+// changed since; none when the publisher's files are used in place.
+func (s *Shard) Sound() []string {
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Sound()
 }
 
 // Dir is the shard folder, "" when the file is used in place.

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"crypto/ed25519"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -35,6 +37,7 @@ func runCommand() *cobra.Command {
 	f.StringArrayVar(&o.Adopt, "adopt", nil, "GGUF file of this computer that is seeded from where it lies (may be given several times)")
 	f.StringVar(&o.Tracker, "tracker", "", "address of the tracker (http:// or https://)")
 	f.StringVar(&o.SwarmListen, "swarm", "127.0.0.1:0", "address on which other nodes fetch layers from this one")
+	f.Var(keysFlag{&o.Publishers}, "publisher", publisherHelp)
 	f.Int64Var(&o.Swarm.UpBytes, "up-rate", 0, "most bytes per second that are sent to others' downloads (0: no limit)")
 	f.Int64Var(&o.Swarm.DownBytes, "down-rate", 0, "most bytes per second that are fetched (0: no limit)")
 	f.IntVar(&o.Swarm.Peers, "swarm-peers", 0, "most connections per model (0: 40)")
@@ -53,6 +56,24 @@ func runCommand() *cobra.Command {
 	f.StringVar(&o.NativeDir, "native", "", "folder with the llama.cpp libraries")
 	return c
 }
+
+// keysFlag collects public keys of publishers.
+type keysFlag struct{ keys *[]ed25519.PublicKey }
+
+func (f keysFlag) String() string { return "" }
+func (f keysFlag) Type() string   { return "key" }
+
+// Set implements pflag.Value.
+func (f keysFlag) Set(s string) error {
+	raw, err := hex.DecodeString(s)
+	if err != nil || len(raw) != ed25519.PublicKeySize {
+		return fmt.Errorf("a publisher's key is %d hex digits", 2*ed25519.PublicKeySize)
+	}
+	*f.keys = append(*f.keys, raw)
+	return nil
+}
+
+const publisherHelp = "public key (64 hex digits) whose manifests count besides the tracker's (may be given several times)"
 
 // seedCommand is "run" for a computer that only gives files away.
 func seedCommand() *cobra.Command {
@@ -76,6 +97,7 @@ func seedCommand() *cobra.Command {
 	f.StringVar(&o.Tracker, "tracker", "", "address of the tracker (http:// or https://)")
 	f.StringVar(&o.SwarmListen, "swarm", "127.0.0.1:0", "address on which other nodes fetch layers from this one")
 	f.Int64Var(&o.Swarm.UpBytes, "up-rate", 0, "most bytes per second that are sent (0: no limit)")
+	f.Var(keysFlag{&o.Publishers}, "publisher", publisherHelp)
 	must(c.MarkFlagRequired("tracker"))
 	return c
 }
@@ -105,6 +127,7 @@ func gatewayCommand() *cobra.Command {
 	f.IntVar(&o.MaxActive, "active", 8, "sessions that run at a time")
 	f.IntVar(&o.MaxQueue, "queue", 64, "requests that wait behind them")
 	f.StringVar(&o.NativeDir, "native", "", "folder with the llama.cpp libraries")
+	f.Var(keysFlag{&o.Publishers}, "publisher", publisherHelp)
 	f.StringVar(&o.SwarmListen, "swarm", "127.0.0.1:0", "address of this gateway among those that fetch models")
 	must(c.MarkFlagRequired("tracker"))
 	return c

@@ -7,6 +7,7 @@ import (
 
 	"neuron/engine/swarm/worker"
 	"neuron/internal/logging"
+	"neuron/internal/lowprio"
 )
 
 // swarmCommand is the BitTorrent process. It is started by an engine only;
@@ -18,13 +19,17 @@ func swarmCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
+			log := logging.FromEnv().For("swarm")
+			if err := lowprio.Process(); err != nil {
+				log.Warn("Fetching runs at normal priority", "error", err)
+			}
 			in, out, err := takeStdio()
 			if err != nil {
 				return fmt.Errorf("standard input and output: %w", err)
 			}
 			// An interrupt at the terminal reaches the whole group; the engine
 			// ends this process by closing its input.
-			return worker.Run(ignoreSignals(c.Context()), in, out, logging.FromEnv().For("swarm"))
+			return worker.Run(ignoreSignals(c.Context()), in, out, log)
 		},
 	}
 }

@@ -74,6 +74,10 @@ func (n *Node) transferStatus(out *localapi.Status, r protocol.ShardReport) {
 	if st.Error != nil {
 		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, st.Error))
 	}
+	var sound []string
+	if len(st.Models) > 0 {
+		sound = n.shard.Sound()
+	}
 	for _, m := range st.Models {
 		t := localapi.Transfer{
 			Model: m.Model, Name: n.modelName(m.Model), State: string(m.State), Error: m.Error, InPlace: n.localSource(m.Model) != nil,
@@ -84,7 +88,10 @@ func (n *Node) transferStatus(out *localapi.Status, r protocol.ShardReport) {
 		for _, f := range m.Files {
 			served := r.State == protocol.ShardReady && r.Capability.Model == m.Model &&
 				(f.Layer < 0 || r.Capability.Loaded.Contains(protocol.Range{First: f.Layer, Last: f.Layer + 1}))
-			t.Parts = append(t.Parts, localapi.Part{Name: f.Name, Layer: f.Layer, Bytes: f.Bytes, Done: f.Done, Served: served})
+			t.Parts = append(t.Parts, localapi.Part{
+				Name: f.Name, Layer: f.Layer, Bytes: f.Bytes, Done: f.Done,
+				Verified: r.Capability.Model == m.Model && slices.Contains(sound, f.Name), Served: served,
+			})
 		}
 		out.Transfers = append(out.Transfers, t)
 		if m.Error != nil {

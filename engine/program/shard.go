@@ -307,3 +307,14 @@ func (s *shard) Process() *stage.Process {
 	}
 	return nil
 }
+
+// Sound lists the files that were verified and have not changed since.
+func (s *shard) Sound() []string {
+	s.mu.Lock()
+	held := s.held
+	s.mu.Unlock()
+	if held == nil {
+		return nil
+	}
+	return held.Sound()
+}

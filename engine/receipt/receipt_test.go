@@ -420,11 +420,17 @@ func TestCountersignRefuses(t *testing.T) {
 
 // An hour exactly is tolerated.
 func TestCountersignSkew(t *testing.T) {
+	var first *Options
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoute(t, 2, nil)
+		r := newRoute(t, 2, func(o *Options) {
+			if first == nil {
+				first = o // hop 0 keeps its time
+				return
+			}
+			o.Now = func() time.Time { return time.Now().Add(protocol.ReceiptSkew) }
+		})
 		defer r.close()
 		r.down = true
-		r.books[1].o.Now = func() time.Time { return time.Now().Add(protocol.ReceiptSkew) }
 		r.step(protocol.KindPrefill, 5)
 		if _, err := r.hops[1].Countersign(r.hops[0].Pending()[0]); err != nil {
 			t.Error(err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"neuron/internal/lowprio"
 )
 
 // ErrUnverified is wrapped when files do not have the content that the index
@@ -39,6 +41,9 @@ type VerifyOptions struct {
 	// Progress gets bytes hashed and bytes to hash, from one goroutine at a
 	// time. Files that are remembered as sound are in neither.
 	Progress Progress
+	// Low hashes on threads of low priority, as everything does that is not
+	// a stage's own work.
+	Low bool
 	// Again hashes also what is remembered as sound.
 	Again bool
 }
@@ -266,32 +271,44 @@ func hashAll(ctx context.Context, todo []*check, o VerifyOptions) error {
 		done += n
 		o.Progress(done, total)
 	}
+	work := func() error {
+		buf := make([]byte, hashBlock)
+		for {
+			mu.Lock()
+			i := next
+			next++
+			mu.Unlock()
+			if i >= len(jobs) {
+				return nil
+			}
+			match, err := jobs[i].matches(ctx, buf, progress)
+			if err != nil {
+				return err
+			}
+			if !match {
+				mu.Lock()
+				jobs[i].c.bad = true
+				mu.Unlock()
+			}
+		}
+	}
 	for range min(workers, len(jobs)) {
 		wg.Go(func() {
-			buf := make([]byte, hashBlock)
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= len(jobs) {
-					return
-				}
-				match, err := jobs[i].matches(ctx, buf, progress)
-				if err != nil {
-					cancel(err)
-					return
-				}
-				if !match {
-					mu.Lock()
-					jobs[i].c.bad = true
-					mu.Unlock()
-				}
+			if err := o.run(work); err != nil {
+				cancel(err)
 			}
 		})
 	}
 	wg.Wait()
 	return context.Cause(ctx)
+}
+
+// run runs a worker at the priority that was asked for.
+func (o VerifyOptions) run(work func() error) error {
+	if o.Low {
+		return lowprio.Do(work)
+	}
+	return work()
 }
 
 // matches hashes one tensor.

@@ -129,7 +129,7 @@ func VerifyWhole(ctx context.Context, recordPath string, files []Whole, o Verify
 	}
 	for range min(workers, len(list)) {
 		wg.Go(func() {
-			if err := work(); err != nil {
+			if err := o.run(work); err != nil {
 				cancel(err)
 			}
 		})

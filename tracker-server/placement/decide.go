@@ -191,15 +191,19 @@ func (s *seek) choices(models []*entry) []Choice {
 		return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.e.ID, b.e.ID))
 	})
 	all := make([]Choice, 0, alternatives+2)
-	for _, w := range order {
+	for i := range order {
+		w, floor := &order[i], 0.0
 		if len(all) > alternatives {
-			// No range is worth more than base.
 			last := &all[alternatives]
-			if last.urgent && !w.urgent || last.urgent == w.urgent && w.base < last.Score {
+			if last.urgent == w.urgent {
+				floor = last.Score
+			}
+			// No range is worth more than base.
+			if last.urgent && !w.urgent || w.base < floor {
 				continue
 			}
 		}
-		if c, ok := s.best(w.e, w.c, w.base, w.urgent); ok {
+		if c, ok := s.best(w, floor); ok {
 			i, _ := slices.BinarySearchFunc(all, c, compareChoices)
 			all = slices.Insert(all, i, c)
 			all = all[:min(len(all), alternatives+1)]
@@ -333,23 +337,25 @@ func (s *seek) fits(e *entry, a, b int, memory, disk, step int64) bool {
 	return w <= step && w+e.HeaderBytes <= disk && e.memory(a, b, s.m.cfg.ReserveCells) <= memory
 }
 
-// longest is the last legal end of a range from a on that fits; 0 for none. A
-// node too slow for any range gets the shortest one.
-func (s *seek) longest(e *entry, a int, memory, disk int64) int {
-	if e.endUpTo(a, e.Layers) == e.Layers && s.fits(e, a, e.Layers, memory, disk, s.step) {
+// reach is the last b below the last layer's end such that [a, b) fits, at
+// least from; from is the reach of an earlier start, which is never further.
+func (s *seek) reach(e *entry, a, from int, memory, disk int64) int {
+	b := max(a, from)
+	for b+1 < e.Layers && s.fits(e, a, b+1, memory, disk, s.step) {
+		b++
+	}
+	return b
+}
+
+// longest is the last legal end of a range from a on that fits, 0 for none;
+// reach is what reach gave for a. A node too slow for any range gets the
+// shortest one.
+func (s *seek) longest(e *entry, a, reach int, memory, disk int64) int {
+	// The last layer brings the tail's tensors: it is looked at on its own.
+	if reach == e.Layers-1 && e.endUpTo(a, e.Layers) == e.Layers && s.fits(e, a, e.Layers, memory, disk, s.step) {
 		return e.Layers
 	}
-	// Below the last layer a longer range never takes less.
-	lo, hi := a, e.Layers-1 // [a, lo) fits, [a, hi+1) does not
-	for lo < hi {
-		mid := (lo + hi + 1) / 2
-		if s.fits(e, a, mid, memory, disk, s.step) {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	if b := e.endUpTo(a, lo); b > a {
+	if b := e.endUpTo(a, reach); b > a {
 		return b
 	}
 	for b := a + 1; b <= e.Layers; b++ {
@@ -363,15 +369,25 @@ func (s *seek) longest(e *entry, a int, memory, disk int64) int {
 	return 0
 }
 
-// best is the best range of one model; false when none fits.
-func (s *seek) best(e *entry, c *cover, base float64, urgent bool) (Choice, bool) {
+// best is the best range of one model; false when none fits, or none is worth
+// floor.
+func (s *seek) best(w *wanted, floor float64) (Choice, bool) {
+	e, c, base := w.e, w.c, w.base
 	memory, disk := s.room(e)
 	have := s.held[e.ID]
 	best := Choice{Model: e.ID, Name: e.Name, Score: -1}
 	grid := max(1, e.Layers/grid)
+	reach := 0
 	for a := range e.Layers {
-		last := s.longest(e, a, memory, disk)
+		reach = s.reach(e, a, reach, memory, disk)
+		last := s.longest(e, a, reach, memory, disk)
 		if last == 0 {
+			continue
+		}
+		// A shorter range never brings more. Missing layers come before scores,
+		// so a start with some is not left out for one without.
+		fills := w.urgent && c.fill(a, last) > 0
+		if most := base * c.share(a, last); most < floor || fills == best.urgent && most < best.Score || best.urgent && !fills {
 			continue
 		}
 		// The longest one; one that ends where others do; one that ends on the
@@ -382,7 +398,7 @@ func (s *seek) best(e *entry, c *cover, base float64, urgent bool) (Choice, bool
 				continue
 			}
 			ch := Choice{Range: protocol.Range{First: a, Last: b}, Fill: c.fill(a, b), FetchBytes: fetch(e, have, a, b)}
-			ch.urgent = urgent && ch.Fill > 0
+			ch.urgent = w.urgent && ch.Fill > 0
 			ch.Score = base * s.worth(e, c, have, &ch)
 			if best.Score < 0 || ch.before(&best) {
 				best.Range, best.Fill, best.FetchBytes, best.urgent, best.Score = ch.Range, ch.Fill, ch.FetchBytes, ch.urgent, ch.Score

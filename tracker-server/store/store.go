@@ -56,6 +56,9 @@ type Store interface {
 	// process; it is cheap to ask.
 	CatalogVersion(ctx context.Context) (int64, error)
 
+	// Ledger is the money, which is never pruned.
+	Ledger
+
 	// Prune forgets sessions that ended before t and nodes that connected last
 	// before t. Epochs keep growing for a node that returns after that.
 	Prune(ctx context.Context, t time.Time) error

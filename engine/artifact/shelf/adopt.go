@@ -96,7 +96,7 @@ func (s *Shelf) openAdopted(ctx context.Context, files []string, progress func(d
 		open.files = append(open.files, adoptedFile{path, f, info})
 		list[i] = cut.Whole{Path: path, Size: m.Files[i].Size, SHA256: m.Files[i].SHA256.String()}
 	}
-	bad, err := cut.VerifyWhole(ctx, filepath.Join(s.dir, adoptedName), list, cut.VerifyOptions{Progress: progress})
+	bad, err := cut.VerifyWhole(ctx, filepath.Join(s.dir, adoptedName), list, cut.VerifyOptions{Progress: progress, Low: true})
 	switch {
 	case ctx.Err() != nil:
 		return nil, protocol.Errorf(protocol.CodeCancelled, "adopt files: %w", ctx.Err())

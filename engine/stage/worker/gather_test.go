@@ -21,11 +21,10 @@ type shift struct {
 	due   map[uint32]time.Time
 	step  func(rows int) time.Duration
 
-	calls  [][]uint32    // slots of each call, 0 for a slice
-	waited time.Duration // with a row at hand
-	longest,
-	last time.Duration // gap between decode calls of slot 1
-	lastAt time.Time
+	calls   [][]uint32    // slots of each call, 0 for a slice
+	waited  time.Duration // with a row at hand
+	longest time.Duration // between decode calls of slot 1
+	lastAt  time.Time     // its newest one
 }
 
 func newShift(t *testing.T, seqs int, reply ...time.Duration) *shift {

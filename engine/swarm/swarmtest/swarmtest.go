@@ -8,7 +8,6 @@ package swarmtest
 import (
 	"context"
 	"crypto/ed25519"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -27,16 +26,13 @@ import (
 
 // Patience bounds every wait; a loaded machine takes seconds for what usually
 // takes milliseconds.
-const Patience = 30 * time.Second
+const Patience = 90 * time.Second
 
 // Main makes a test binary its own BitTorrent process: with "swarm" as its
 // first argument it is the child. TestMain passes what it returns to os.Exit.
 func Main(m *testing.M) int {
 	if len(os.Args) > 1 && os.Args[1] == "swarm" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		if f, err := os.OpenFile(fmt.Sprintf("/tmp/x/swarm/log-%d", os.Getpid()), os.O_CREATE|os.O_WRONLY, 0600); err == nil {
-			log = slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		}
 		if err := worker.Run(context.Background(), os.Stdin, os.Stdout, log); err != nil {
 			log.Error("Swarm failed", "error", err)
 			return 1

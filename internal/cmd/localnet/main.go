@@ -87,6 +87,9 @@ func start(ctx context.Context, data string) (_ *network, err error) {
 			err = errors.Join(err, w.net.Stop())
 		}
 	}()
+	if err := w.net.Publish(ctx, model); err != nil {
+		return nil, err
+	}
 	half := src.Model.Layers / 2
 	for i, r := range []protocol.Range{{First: 0, Last: half}, {First: half, Last: src.Model.Layers}} {
 		n, err := w.net.StartNode(ctx, fmt.Sprintf("node-%c", 'a'+i), localnet.NodeOptions{Model: model, Layers: r.String()})
