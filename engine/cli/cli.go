@@ -34,14 +34,7 @@ func Main(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	began := false
-	for _, c := range root.Commands() {
-		if work := c.RunE; work != nil {
-			c.RunE = func(c *cobra.Command, args []string) error {
-				began = true
-				return work(c, args)
-			}
-		}
-	}
+	noteBeginning(root, &began)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -60,6 +53,19 @@ func Main(ctx context.Context, args []string) int {
 		fmt.Fprintf(os.Stderr, "What to do: %s.\n", r)
 	}
 	return exitFail
+}
+
+// noteBeginning tells errors of the command line from errors of the work.
+func noteBeginning(c *cobra.Command, began *bool) {
+	if work := c.RunE; work != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*began = true
+			return work(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		noteBeginning(sub, began)
+	}
 }
 
 func newRoot() *cobra.Command {

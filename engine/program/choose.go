@@ -84,11 +84,11 @@ func (n *Node) assignment(ctx context.Context, model, layers string) (want assig
 		want, err = n.hold(ctx, m, r)
 		return want, text, err
 	}
-	offer, err := n.offer()
+	plan, known, err := n.planner()
 	if err != nil {
 		return want, "", err
 	}
-	q := protocol.PlaceRequest{Offer: offer, Model: model}
+	q := protocol.PlaceRequest{Offer: plan.Offer(), Model: model, Held: plan.HeldLayers(known)}
 	for range maxRefusals {
 		p, err := c.Place(ctx, q)
 		if err != nil {
@@ -104,7 +104,7 @@ func (n *Node) assignment(ctx context.Context, model, layers string) (want assig
 		text, err := n.check(m, p.Range)
 		if err == nil {
 			want, err = n.hold(ctx, m, p.Range)
-			return want, p.Reason + " " + text, err
+			return want, p.Reason + "; " + text, err
 		}
 		n.log.Info("Assignment refused", "model", m.Manifest.Name, "layers", p.Range.String(), "error", err)
 		q.Refused = append(q.Refused, protocol.PlaceRefusal{Model: p.Model, Range: p.Range, Error: protocol.AsError(err)})
@@ -127,7 +127,7 @@ func (n *Node) check(m *library.Model, r protocol.Range) (text string, err error
 	if err != nil {
 		return "", err
 	}
-	p, err := n.planner()
+	p, _, err := n.planner()
 	if err != nil {
 		return "", err
 	}
@@ -139,48 +139,30 @@ func (n *Node) check(m *library.Model, r protocol.Range) (text string, err error
 }
 
 // planner answers for this computer as it is now.
-func (n *Node) planner() (*planner.Planner, error) {
+func (n *Node) planner() (*planner.Planner, []*planner.Model, error) {
 	l := planner.Limits{NoRepack: n.o.NoRepack, ChunkRows: n.o.ChunkRows, Down: n.o.Swarm.DownBytes, Conversations: 1, Context: n.o.MaxContext}
 	m, err := probe.ReadMemory()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.Memory = m.AvailableBytes
+	if p := n.shard.Process(); p != nil {
+		// The stage that runs gives way to what is planned.
+		s := p.Stats()
+		l.Memory += p.Capability().WeightBytes + s.KVBytes + s.ComputeBytes
+	}
 	if n.o.MemoryLimit > 0 {
 		l.Memory = min(l.Memory, n.o.MemoryLimit)
 	}
 	if l.Disk, err = probe.FreeDisk(n.o.Data); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.Disk -= n.o.Swarm.KeepFree
 	if n.o.Swarm.DiskBytes > 0 {
 		l.Disk = min(l.Disk, n.o.Swarm.DiskBytes)
 	}
-	var held []planner.Held
-	for _, src := range n.files() {
-		held = append(held, planner.Held{Model: src.ID, InPlace: true})
-	}
-	return planner.New(l, held), nil
-}
-
-// offer is what this computer can give, for the tracker.
-func (n *Node) offer() (protocol.Offer, error) {
-	m, err := probe.ReadMemory()
-	if err != nil {
-		return protocol.Offer{}, err
-	}
-	o := protocol.Offer{Memory: m.AvailableBytes, DownRate: n.o.Swarm.DownBytes}
-	if n.o.MemoryLimit > 0 {
-		o.Memory = min(o.Memory, n.o.MemoryLimit)
-	}
-	if o.Disk, err = probe.FreeDisk(n.o.Data); err != nil {
-		return o, err
-	}
-	o.Disk = max(0, o.Disk-n.o.Swarm.KeepFree)
-	if n.o.Swarm.DiskBytes > 0 {
-		o.Disk = min(o.Disk, n.o.Swarm.DiskBytes)
-	}
-	return o, nil
+	held, models := n.held()
+	return planner.New(l, held), models, nil
 }
 
 // awaitControl waits until the tracker has accepted this node.

@@ -87,7 +87,7 @@ func (s *nodeStatus) Plans(ctx context.Context) ([]localapi.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := n.planner()
+	p, _, err := n.planner()
 	if err != nil {
 		return nil, err
 	}

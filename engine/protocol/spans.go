@@ -77,7 +77,7 @@ func (s *Span) Before(o *Span) bool {
 
 // Overlaps reports whether s and o cover a position in the same epoch.
 func (s *Span) Overlaps(o *Span) bool {
-	return s.EpochFirst <= o.EpochLast && o.EpochFirst <= s.EpochLast && s.First < o.Last && o.First < s.Last
+	return s.EpochFirst <= o.EpochLast && o.EpochFirst <= s.EpochLast && max(s.First, o.First) < min(s.Last, o.Last)
 }
 
 func (s *Span) check() error {

@@ -98,7 +98,9 @@ func (w *world) steps(all []plan) []func() error {
 		}
 	}
 	for _, p := range all {
-		out = append(out, func() error { return w.Finish(ctx, End{Session: sid(p.session), Failed: p.failed, Prefill: -1, Decode: -1}) })
+		out = append(out, func() error {
+			return w.Finish(ctx, End{Session: sid(p.session), Failed: p.failed, Prefill: -1, Decode: -1})
+		})
 	}
 	return append(out,
 		func() error { return w.Freeze(ctx, w.owners[2], "proof", "") },

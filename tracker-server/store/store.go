@@ -1,6 +1,6 @@
 // Package store says what the tracker keeps across restarts: who was
-// connected with which fencing epoch, all leases with their ends, and the
-// catalog of published models.
+// connected with which fencing epoch, all leases with their ends, the catalog
+// of published models, and the ledger.
 //
 // Heartbeats and running figures are never written, only transitions. The
 // server and the publishing commands import it; implementations live below it

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"neuron/internal/atomicfile"
@@ -144,8 +145,13 @@ func (s *Shelf) Commit(piece int) error {
 	var d *damagedError
 	for tries := 0; errors.As(err, &d) && tries < len(s.plan.filesOf(piece)); tries++ {
 		s.log.Warn("A file has other bytes than a proven piece, renewing it", "file", d.file, "piece", piece)
-		if _, err := s.Repair(context.Background(), d.file); err != nil {
-			return err
+		cleared, failed := s.Repair(context.Background(), d.file)
+		if failed != nil {
+			return failed
+		}
+		cleared = slices.DeleteFunc(cleared, func(other int) bool { return other == piece })
+		if s.lost != nil && len(cleared) > 0 {
+			s.lost(cleared)
 		}
 		err = s.commit(piece)
 	}

@@ -181,8 +181,8 @@ func TestDamagedMetadataAreMadeAgain(t *testing.T) {
 }
 
 // TestListedFilesAreNeverWritten commits a boundary piece a second time: the
-// files that a stage may map keep their times; a piece whose hash did not match
-// changes nothing; and a proven piece that disagrees with a file renews it.
+// files that a stage may map keep their times, and a piece whose hash did not
+// match changes nothing.
 func TestListedFilesAreNeverWritten(t *testing.T) {
 	t.Parallel()
 	p, s, r, rnd := filled(t)
@@ -219,15 +219,49 @@ func TestListedFilesAreNeverWritten(t *testing.T) {
 		t.Errorf("files were written: %v, before %v", now, before)
 	}
 	readsAs(t, p, s, rnd)
-	// The piece tells that the file is wrong.
-	const file = "blk.0004.gguf"
-	flip(t, filepath.Join(s.Dir(), file), cut.HeaderRegion+300)
-	for _, piece := range pieces(need) {
-		if err := s.Reject(piece); err != nil {
-			t.Fatal(err)
-		}
+}
+
+// TestProvenPieceRenewsADamagedFile: a piece whose hash matched tells that a
+// file of the folder is wrong, and the other pieces that this costs are named.
+func TestProvenPieceRenewsADamagedFile(t *testing.T) {
+	t.Parallel()
+	p, s, r, rnd := filled(t)
+	dir := s.Dir()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
-	bring(t, p, s, pieces(need), rnd)
+	var cleared []int
+	s, err := shelf.Open(dir, p.m, shelf.Options{Cleared: func(list []int) { cleared = append(cleared, list...) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	need := want(t, s, r)
+	// The same byte of every tensor, so that several pieces are damaged.
+	const file = "blk.0004.gguf"
+	store, err := cut.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range store.Index().Files[file] {
+		flip(t, filepath.Join(dir, file), cut.HeaderRegion+int64(x.Offset)+7)
+	}
+	var found []int
+	err = s.Recheck(t.Context(), pieces(need), func(i int, data []byte) bool {
+		if !p.ok(i, data) {
+			found = append(found, i)
+			return len(found) > 1 // the first alone is reported
+		}
+		return true
+	})
+	if err != nil || len(found) < 2 {
+		t.Fatalf("damaged pieces %v, %v", found, err)
+	}
+	bring(t, p, s, missing(s, need), rnd)
+	slices.Sort(cleared)
+	if left := missing(s, need); len(left) == 0 || !slices.Equal(left, cleared) {
+		t.Errorf("missing %v, cleared %v", left, cleared)
+	}
 	bring(t, p, s, missing(s, need), rnd)
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -275,9 +309,14 @@ func TestLostStateIsProvenAgain(t *testing.T) {
 			s = open(t, p, dir)
 			need = want(t, s, wide)
 			readsAs(t, p, s, rnd)
-			if err := s.Recheck(t.Context(), nil, p.ok); err != nil {
+			if err := s.Recheck(t.Context(), s.Unproven(), p.ok); err != nil {
 				t.Fatal(err)
 			}
+			if err := s.Close(); err != nil { // what was proven stays so
+				t.Fatal(err)
+			}
+			s = open(t, p, dir)
+			want(t, s, wide)
 			if now := missing(s, need); !slices.Equal(now, lacking) {
 				t.Errorf("missing %v, before %v", now, lacking)
 			}

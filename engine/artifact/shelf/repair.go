@@ -279,10 +279,15 @@ func (s *Shelf) mayBeHere(piece int) bool {
 //
 // Errors: cancelled, data_folder.
 func (s *Shelf) Recheck(ctx context.Context, pieces []int, ok func(piece int, data []byte) bool) error {
-	all := pieces == nil
-	if all {
-		pieces = s.Unproven()
+	unproven := s.Unproven()
+	if pieces == nil {
+		pieces = unproven
 	}
+	looked := make(map[int]bool, len(pieces))
+	for _, piece := range pieces {
+		looked[piece] = true
+	}
+	all := !slices.ContainsFunc(unproven, func(piece int) bool { return !looked[piece] })
 	buf := make([]byte, min(s.plan.m.Torrent.PieceLength, s.plan.size))
 	for _, piece := range pieces {
 		if err := s.bounds(piece, 0, 0); err != nil {

@@ -16,8 +16,8 @@ const (
 	// replySlack is what a session may come later than twice its usual time.
 	replySlack = 500 * time.Microsecond
 	// replyMost bounds what one late row adds to the usual time: a client that
-	// stalls once is not slow for long.
-	replyMost = 10 * gatherMost
+	// pauses once is waited for as before, after a second time it is not.
+	replyMost = 4 * gatherMost
 )
 
 // habit is how soon a session sends its next row after its last one was

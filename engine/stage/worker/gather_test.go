@@ -193,6 +193,33 @@ func TestSlowClientIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestPauseIsNoHabit: a client that pauses once is as quick as before; one that
+// does so again and again is not waited for.
+func TestPauseIsNoHabit(t *testing.T) {
+	t.Parallel()
+	h := habit{reply: 700 * time.Microsecond}
+	at := time.Unix(1000, 0)
+	pause := func() {
+		h.answer(at, 1)
+		at = at.Add(time.Second)
+		h.arrive(at)
+	}
+	if pause(); h.reply > gatherMost {
+		t.Errorf("usually %v after one pause", h.reply)
+	}
+	if pause(); h.reply <= gatherMost {
+		t.Errorf("usually %v after two pauses", h.reply)
+	}
+	h.answer(at, 1)
+	if h.arrive(at.Add(800 * time.Microsecond)); h.reply != 800*time.Microsecond {
+		t.Errorf("usually %v after a quick row", h.reply)
+	}
+	h.arrive(at.Add(time.Hour)) // nothing was answered since
+	if h.reply != 800*time.Microsecond {
+		t.Errorf("usually %v after a row that was not expected", h.reply)
+	}
+}
+
 // TestWaitIsBounded: by the eighth part of a step, and by what is left of it
 // for rows that waited already.
 func TestWaitIsBounded(t *testing.T) {
