@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"neuron/engine/protocol"
+	"neuron/llama/cut"
 	"neuron/llama/family"
 	"neuron/llama/gguf"
 )
@@ -34,8 +35,8 @@ type Source struct {
 	Folder string
 
 	layerWeight map[int]int64 // bytes per layer
-	cacheDir    string        // of hashes, see Inspect
-	log         *slog.Logger
+	whole       []cut.Whole   // Files with their hashes
+	recordPath  string        // where the load gate remembers whole files; "" for nowhere
 }
 
 var splitSuffix = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
@@ -57,7 +58,10 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", path, err)
 	}
-	s := &Source{Path: path, Name: nameOf(path), Model: desc, layerWeight: map[int]int64{}, cacheDir: cacheDir, log: log}
+	s := &Source{Path: path, Name: nameOf(path), Model: desc, layerWeight: map[int]int64{}}
+	if cacheDir != "" {
+		s.recordPath = filepath.Join(cacheDir, wholeRecord)
+	}
 	for _, f := range m.Files() {
 		s.Files = append(s.Files, f.Path())
 	}
@@ -75,7 +79,7 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 			}
 		}
 	}
-	if s.ID, err = digest(ctx, s.Files, cacheDir, log); err != nil {
+	if s.ID, s.whole, err = digest(ctx, s.Files, cacheDir, log); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -124,15 +128,24 @@ const (
 // was trained for, at most protocol.MaxContext.
 func (s *Source) Context() int { return min(s.Model.Context, protocol.MaxContext) }
 
+// wholeRecord remembers files that are used in place and were verified.
+const wholeRecord = "verified-files.json"
+
 // unchanged checks that files which are used in place still are what the id
-// says; hashes are remembered as by Inspect.
+// says.
 func (s *Source) unchanged(ctx context.Context) error {
-	id, err := digest(ctx, s.Files, s.cacheDir, s.log)
-	if err != nil {
-		return err
-	}
-	if id != s.ID {
-		return &DamagedError{Files: s.Files}
+	bad, err := cut.VerifyWhole(ctx, s.recordPath, s.whole, cut.VerifyOptions{Low: true})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return protocol.Errorf(protocol.CodeCancelled, "verify %s: %w", s.Name, err)
+	case err != nil:
+		return protocol.Errorf(protocol.CodeDataFolder, "verify %s: %w", s.Name, err)
+	case len(bad) > 0:
+		e := &DamagedError{}
+		for _, i := range bad {
+			e.Files = append(e.Files, s.whole[i].Path)
+		}
+		return e
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/internal/atomicfile"
+	"neuron/llama/cut"
 )
 
 // cacheFile remembers hashes of model files that have not changed since.
@@ -29,20 +30,21 @@ type cached struct {
 	SHA256   string `json:"sha256"`
 }
 
-// digest is the model id of files.
-func digest(ctx context.Context, files []string, cacheDir string, log *slog.Logger) (protocol.ModelID, error) {
+// digest is the model id of files and the hash of each.
+func digest(ctx context.Context, files []string, cacheDir string, log *slog.Logger) (protocol.ModelID, []cut.Whole, error) {
 	cache := readCache(cacheDir, log)
 	changed := false
-	sums := make([][sha256.Size]byte, len(files))
+	sums, whole := make([][sha256.Size]byte, len(files)), make([]cut.Whole, len(files))
 	for i, path := range files {
 		abs, err := filepath.Abs(path)
 		if err != nil {
-			return "", fmt.Errorf("model path: %w", err)
+			return "", nil, fmt.Errorf("model path: %w", err)
 		}
 		st, err := os.Stat(path)
 		if err != nil {
-			return "", openError(path, err)
+			return "", nil, openError(path, err)
 		}
+		whole[i] = cut.Whole{Path: abs, Size: st.Size()}
 		if c, ok := cache[abs]; ok && c.Size == st.Size() && c.Modified == st.ModTime().UnixNano() {
 			if sum, err := hex.DecodeString(c.SHA256); err == nil && len(sum) == sha256.Size {
 				copy(sums[i][:], sum)
@@ -50,7 +52,7 @@ func digest(ctx context.Context, files []string, cacheDir string, log *slog.Logg
 			}
 		}
 		if sums[i], err = hashFile(ctx, path); err != nil {
-			return "", err
+			return "", nil, err
 		}
 		cache[abs] = cached{Size: st.Size(), Modified: st.ModTime().UnixNano(), SHA256: hex.EncodeToString(sums[i][:])}
 		changed = true
@@ -60,7 +62,10 @@ func digest(ctx context.Context, files []string, cacheDir string, log *slog.Logg
 			log.Warn("Model hashes are not remembered", "error", err)
 		}
 	}
-	return protocol.ModelIDOf(sums), nil
+	for i := range whole {
+		whole[i].SHA256 = hex.EncodeToString(sums[i][:])
+	}
+	return protocol.ModelIDOf(sums), whole, nil
 }
 
 func hashFile(ctx context.Context, path string) (sum [sha256.Size]byte, err error) {

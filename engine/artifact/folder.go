@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"log/slog"
 	"path/filepath"
 
 	"neuron/engine/manifest"
@@ -15,7 +14,7 @@ import (
 // as it has come. The model's metadata must be there; layers are looked at when
 // a Shard of them is made.
 func OpenFolder(dir string, m *manifest.Manifest) (*Source, error) {
-	s := &Source{ID: m.Model, Name: m.Name, Folder: dir, layerWeight: map[int]int64{}, cacheDir: dir, log: slog.New(slog.DiscardHandler)}
+	s := &Source{ID: m.Model, Name: m.Name, Folder: dir, layerWeight: map[int]int64{}, recordPath: filepath.Join(dir, wholeRecord)}
 	for _, t := range m.Tensors {
 		s.Weight += t.Bytes
 		if t.Use == manifest.UseLayer {
@@ -36,7 +35,9 @@ func OpenFolder(dir string, m *manifest.Manifest) (*Source, error) {
 // openWhole reads a model whose folder holds the publisher's files themselves.
 func (s *Source) openWhole(m *manifest.Manifest) error {
 	for _, f := range m.Files {
-		s.Files = append(s.Files, filepath.Join(s.Folder, f.Name))
+		path := filepath.Join(s.Folder, f.Name)
+		s.Files = append(s.Files, path)
+		s.whole = append(s.whole, cut.Whole{Path: path, Size: f.Size, SHA256: f.SHA256.String()})
 	}
 	g, err := gguf.OpenModel(s.Files[0])
 	if err != nil {

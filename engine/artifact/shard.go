@@ -102,7 +102,7 @@ func (s *Shard) Prepare(ctx context.Context) (paths []string, release func(), er
 	if s.store == nil {
 		return s.Source.Files, func() {}, s.Source.unchanged(ctx)
 	}
-	p, err := s.store.PrepareVerified(ctx, s.Range.First, s.Range.Last, cut.VerifyOptions{})
+	p, err := s.store.PrepareVerified(ctx, s.Range.First, s.Range.Last, cut.VerifyOptions{Low: true})
 	var bad *cut.DamagedError
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -43,6 +43,7 @@ type shard struct {
 	host  *stage.Host          // nil until its files are there
 	idle  protocol.ShardReport // what Report says while there is no host
 	gate  bool                 // the load gate is at work
+	mends map[string]int       // repairs of each file under this assignment
 }
 
 // prepare is stage.HostOptions.Prepare.
@@ -77,7 +78,7 @@ func idleReport(a assignment) protocol.ShardReport {
 // Assign moves the shard; what it holds goes on until its sessions have ended.
 func (s *shard) Assign(a assignment) {
 	s.mu.Lock()
-	s.want = a
+	s.want, s.mends = a, nil
 	if s.host == nil {
 		s.idle = idleReport(a)
 	}
@@ -192,8 +193,30 @@ func (s *shard) serve(ctx context.Context, held *artifact.Shard, moved <-chan st
 	running.Wait()
 	want, _ := s.current()
 	s.set(func() { s.held, s.host, s.idle = nil, nil, idleReport(want) })
-	if files != nil {
-		return s.lib.Damaged(held.Source.ID, files)
+	if files == nil {
+		return nil
+	}
+	if err := s.countMends(files); err != nil {
+		return err
+	}
+	return s.lib.Damaged(held.Source.ID, files)
+}
+
+// maxMends is how often one file is fetched again before the node asks for
+// help: what comes damaged each time is not a fault of the disk's moment.
+const maxMends = 3
+
+// countMends refuses to mend a file for ever.
+func (s *shard) countMends(files []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mends == nil {
+		s.mends = map[string]int{}
+	}
+	for _, f := range files {
+		if s.mends[f]++; s.mends[f] > maxMends {
+			return protocol.Errorf(protocol.CodeDataFolder, "%s was fetched %d times and is damaged again: the disk, or the publisher's torrent, is at fault", f, maxMends)
+		}
 	}
 	return nil
 }

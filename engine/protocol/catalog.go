@@ -1,9 +1,6 @@
 package protocol
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // Catalog is the answer of GET /v1/catalog.
 type Catalog struct {
@@ -42,21 +39,4 @@ type CatalogModel struct {
 	// tracker knows, its nodes among them.
 	Seeders  int `json:"seeders"`
 	Leechers int `json:"leechers"`
-}
-
-// MissingLayers says in words which layers have no replica: "4-6, 9-10" (ends
-// not included), or "".
-func MissingLayers(replicas []int) string {
-	var out []string
-	for l := 0; l < len(replicas); l++ {
-		if replicas[l] > 0 {
-			continue
-		}
-		first := l
-		for l+1 < len(replicas) && replicas[l+1] == 0 {
-			l++
-		}
-		out = append(out, Range{first, l + 1}.String())
-	}
-	return strings.Join(out, ", ")
 }

@@ -1,7 +1,7 @@
 // Package utp stands in for github.com/anacrolix/go-utp, whose version that
 // anacrolix/torrent v1.62.0 asks for is not served by module proxies. It has
 // the names that the library compiles against and refuses to open a socket;
-// Neuron switches uTP off. docs/decisions/0008 has the reason and says when it
+// Neuron switches uTP off. docs/decisions/0009 has the reason and says when it
 // can go. Nothing but the replace line in go.mod may refer to it.
 package utp
 

@@ -370,7 +370,5 @@ func (v *Verdict) blame(s *session, kind FaultKind, receipts ...*Checked) {
 	for i, c := range receipts {
 		raws[i] = c.raw
 	}
-	for _, p := range prove(kind, s.signed, raws) {
-		v.Proofs = append(v.Proofs, p)
-	}
+	v.Proofs = append(v.Proofs, prove(kind, s.signed, raws)...)
 }

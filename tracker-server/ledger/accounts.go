@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/internal/owner"
 	"neuron/tracker-server/store"
 )
 
@@ -28,7 +29,7 @@ func (l *Ledger) AddClient(ctx context.Context, name string) (a store.Account, e
 
 // OwnerAccount is the account of an owner's key.
 func OwnerAccount(pub ed25519.PublicKey) store.AccountID {
-	return store.AccountID(protocol.OwnerIDOf(pub))
+	return store.AccountID(owner.IDOf(pub))
 }
 
 // EnsureOwner makes the account of an owner's key, with the starting credit, if

@@ -119,7 +119,7 @@ func broken(format string, args ...any) error {
 }
 
 func equalBalances(a, b map[store.AccountID]store.Balances) bool {
-	return maps.EqualFunc(a, b, func(x, y store.Balances) bool { return maps.Equal(x, y) })
+	return maps.EqualFunc(a, b, maps.Equal)
 }
 
 // Check verifies everything: the hash over all transactions, each one's sum,

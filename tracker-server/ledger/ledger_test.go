@@ -304,6 +304,7 @@ func TestRefusedReceipts(t *testing.T) {
 		"no rows":         {func(x *Work) { x.Decode = 0 }, protocol.CodeInvalidRequest},
 		"negative rows":   {func(x *Work) { x.Prefill = -1 }, protocol.CodeInvalidRequest},
 		"overflow":        {func(x *Work) { x.Prefill, x.Decode = 1<<62, 1<<62 }, protocol.CodeInvalidRequest},
+		"rows of none":    {func(x *Work) { x.Last = x.First }, protocol.CodeInvalidRequest},
 		"huge span":       {func(x *Work) { x.Last = x.First + MaxSpan + 1 }, protocol.CodeInvalidRequest},
 		"backwards":       {func(x *Work) { x.First, x.Last = x.Last, x.First }, protocol.CodeInvalidRequest},
 		"overlap, front":  {func(x *Work) { x.First = 63 }, protocol.CodeConflict},
@@ -316,6 +317,9 @@ func TestRefusedReceipts(t *testing.T) {
 		if got := w.submit(x)[0]; got.Status != StatusRefused || got.Error.Code != c.code {
 			t.Errorf("%s: %+v, want %s", name, got, c.code)
 		}
+	}
+	if got := w.submit(work(1, 0, 64, 64, 0))[0]; got.Status != StatusUnpaid { // all rows were rolled back
+		t.Errorf("an empty span: %+v", got)
 	}
 	again := work(1, 0, 0, 64, 64)
 	again.Epoch = 1 // after a rewind the same positions are new work

@@ -77,7 +77,7 @@ func TestReceiptsPerSecond(t *testing.T) {
 		for range 20 {
 			w.must(w.Grant(t.Context(), w.client, fmt.Sprint(w.balance(w.client, store.Available)), MaxGrant, ""))
 		}
-		sessions := 2
+		sessions := 1
 		began := time.Now()
 		n := w.load(c.callers, sessions, c.per)
 		took := time.Since(began)

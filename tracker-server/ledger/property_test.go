@@ -118,7 +118,7 @@ func TestAnyOrder(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 7))
-			all := plans(rng, 8)
+			all := plans(rng, 5)
 			w := newWorld(t, 3, Config{})
 			steps := w.steps(all)
 			mixed := append(append([]func() error{}, steps...), steps[:len(steps)/2]...)
@@ -132,7 +132,7 @@ func TestAnyOrder(t *testing.T) {
 						if e := protocol.AsError(err); e != nil && e.Code != protocol.CodeSessionUnknown {
 							t.Error(err)
 						}
-						if i%100 == 0 {
+						if i%150 == 0 {
 							if err := w.Check(context.Background()); err != nil {
 								t.Error(err)
 							}
@@ -200,7 +200,7 @@ const killWriter = "NEURON_LEDGER_WRITER"
 // the process had reported; at the end they hold exactly what was planned.
 func TestKilledAtRandomWrites(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	all := plans(rng, 60)
+	all := plans(rng, 30)
 	if path := os.Getenv(killWriter); path != "" {
 		db, err := sqlite.Open(context.Background(), path)
 		if err != nil {
@@ -306,7 +306,7 @@ func TestTwoTrackers(t *testing.T) {
 	w.must(err)
 	second := &world{Ledger: l, t: t, db: db, client: w.client, owners: w.owners}
 	rng := rand.New(rand.NewPCG(3, 3))
-	all := plans(rng, 6)
+	all := plans(rng, 4)
 	var wg sync.WaitGroup
 	for _, x := range []*world{w, second} {
 		wg.Go(func() {

@@ -13,14 +13,15 @@ import (
 type Work struct {
 	Session protocol.SessionID `json:"session"`
 	Hop     int                `json:"hop"` // index on the route
-	// Epoch counts the rewinds of the session: after one, the same positions
-	// may be worked on again.
+	// Epoch counts the rewinds of the session (a receipt's EpochLast): after
+	// one, the same positions may be worked on again.
 	Epoch int64           `json:"epoch"`
 	Node  protocol.NodeID `json:"node"`
 	// Owner is checked when it is not "".
 	Owner store.AccountID `json:"-"`
 	Bytes int64           `json:"bytes"` // quantised weights of the hop's range
-	// First and Last are the span [First, Last) of positions.
+	// First and Last are the span [First, Last) of positions that stood at its
+	// end. It is empty, without rows, when all of them were rolled back.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	// Prefill and Decode are the rows in it; together at most Last-First.
@@ -41,7 +42,7 @@ type Status string
 const (
 	StatusPosted   Status = "posted"   // paid, now
 	StatusRepeated Status = "repeated" // was there already
-	StatusUnpaid   Status = "unpaid"   // valid, but its session failed: nobody is paid
+	StatusUnpaid   Status = "unpaid"   // valid, but its session failed, or none of its rows stood
 	StatusRefused  Status = "refused"  // see Error
 )
 
@@ -89,9 +90,9 @@ func (t *txn) post(w *Work) (Result, error) {
 	switch {
 	case !w.BothSigned:
 		return refused(protocol.CodeForbidden, "a receipt that one side signed is not paid")
-	case w.Hop < 0 || w.Hop >= protocol.MaxHops || w.Epoch < 0 || w.First < 0 || w.Last <= w.First || w.Last-w.First > MaxSpan || w.Last > maxRows:
+	case w.Hop < 0 || w.Hop >= protocol.MaxHops || w.Epoch < 0 || w.First < 0 || w.Last < w.First || w.Last-w.First > MaxSpan || w.Last > maxRows:
 		return refused(protocol.CodeInvalidRequest, "a span from %d to %d, epoch %d, hop %d", w.First, w.Last, w.Epoch, w.Hop)
-	case w.Prefill < 0 || w.Decode < 0 || w.Prefill > MaxSpan || w.Decode > MaxSpan || w.Prefill+w.Decode == 0 || w.Prefill+w.Decode > w.Last-w.First:
+	case w.Prefill < 0 || w.Decode < 0 || w.Prefill > MaxSpan || w.Decode > MaxSpan || (w.Prefill+w.Decode == 0) != (w.First == w.Last) || w.Prefill+w.Decode > w.Last-w.First:
 		return refused(protocol.CodeInvalidRequest, "%d and %d rows in a span of %d positions", w.Prefill, w.Decode, w.Last-w.First)
 	}
 	s, err := t.session(w.Session)
@@ -111,7 +112,7 @@ func (t *txn) post(w *Work) (Result, error) {
 	if w.Bytes != h.Bytes {
 		return refused(protocol.CodeForbidden, "the receipt counts %d bytes of weights, the lease %d", w.Bytes, h.Bytes)
 	}
-	if s.State == store.ReservationFailed {
+	if s.State == store.ReservationFailed || w.First == w.Last {
 		return Result{Status: StatusUnpaid}, nil
 	}
 	return t.postSpan(w, s, h)

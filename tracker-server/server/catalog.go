@@ -174,7 +174,7 @@ func (c *core) Catalog() []protocol.CatalogModel {
 		if cov, ok := coverage[p.Model]; ok && len(cov.Replicas) == m.Layers {
 			e.Replicas, e.Routable, e.Fetching = cov.Replicas, cov.Routable, cov.Fetching
 		}
-		e.Missing = protocol.MissingLayers(e.Replicas)
+		e.Missing = web.MissingLayers(e.Replicas)
 		e.Seeders, e.Leechers = c.swarmCounts(p)
 		out = append(out, e)
 	}

@@ -35,12 +35,7 @@ type demand struct {
 	at    time.Time
 }
 
-const (
-	demandHalf = time.Hour
-	// idleDemand is what a model counts that nobody asks for: an hour-old
-	// request outweighs it.
-	idleDemand = 0.1
-)
+const demandHalf = time.Hour
 
 func newPlaces() *places {
 	return &places{
@@ -56,6 +51,9 @@ func placementModel(m *manifest.Manifest) placement.Model {
 		HeaderBytes: m.Files[0].Header, AllBytes: m.UseBytes(manifest.UseAll), HeadBytes: m.UseBytes(manifest.UseHead),
 		TailBytes: m.UseBytes(manifest.UseTail), EndsBytes: m.UseBytes(manifest.UseEnds), WholeOnly: m.WholeOnly != "",
 	}
+	// Buffers of a call, as engine/planner estimates them: 14 copies of a row in
+	// F32, 256 rows, two pools of sessions. A node knows better and refuses.
+	out.ComputeBytes = int64(m.Width) * 4 * 14 * 256 * 2
 	if len(out.KVLayerBytes) == 0 {
 		out.KVLayerBytes = make([]int64, m.Layers)
 	}
@@ -80,7 +78,6 @@ func (p *places) setModels(list []*manifest.Manifest) (failed map[protocol.Model
 			}
 			failed[m.Model] = err
 		}
-		p.m.SetDemand(m.Model, idleDemand)
 	}
 	for id := range p.known {
 		if !keep[id] {
@@ -147,7 +144,7 @@ func (p *places) drop(id protocol.NodeID) {
 // place answers what a node should hold and counts it as on its way.
 func (p *places) place(now time.Time, id protocol.NodeID, build protocol.Build, q *protocol.PlaceRequest) (*placement.Decision, error) {
 	for m := range p.known {
-		p.m.SetDemand(m, max(idleDemand, p.demand[m].now(now)))
+		p.m.SetDemand(m, p.demand[m].now(now))
 	}
 	// What was told before and is asked about again was not accepted.
 	held := p.m.Held(id)

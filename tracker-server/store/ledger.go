@@ -192,7 +192,6 @@ func (t *Transaction) Check() error {
 		if sum, ok = sum.Add(l.Amount); !ok || !slices.Contains(Books, l.Book) {
 			return protocol.Errorf(protocol.CodeInternal, "the transaction %s moves %s on %s", t.ID, l.Amount, l.Book)
 		}
-		sum += l.Amount
 	}
 	if sum != 0 {
 		return protocol.Errorf(protocol.CodeInternal, "the transaction %s adds up to %s instead of 0", t.ID, sum)

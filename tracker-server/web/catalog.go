@@ -104,3 +104,20 @@ func matches(header, tag string) bool {
 	}
 	return false
 }
+
+// MissingLayers says in words which layers have no replica: "4-6, 9-10" (ends
+// not included), or "".
+func MissingLayers(replicas []int) string {
+	var out []string
+	for l := 0; l < len(replicas); l++ {
+		if replicas[l] > 0 {
+			continue
+		}
+		first := l
+		for l+1 < len(replicas) && replicas[l+1] == 0 {
+			l++
+		}
+		out = append(out, protocol.Range{First: first, Last: l + 1}.String())
+	}
+	return strings.Join(out, ", ")
+}

@@ -73,7 +73,7 @@ func (p *pages) models() []modelView {
 		if !known[m.Model] {
 			out = append(out, modelView{CatalogModel: protocol.CatalogModel{
 				Model: m.Model, Name: m.Name, Architecture: m.Architecture, Layers: m.Layers, Context: m.Context,
-				Replicas: m.Replicas, Routable: m.Routable, Missing: protocol.MissingLayers(m.Replicas),
+				Replicas: m.Replicas, Routable: m.Routable, Missing: MissingLayers(m.Replicas),
 			}})
 		}
 	}

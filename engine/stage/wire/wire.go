@@ -117,8 +117,9 @@ type Reply struct {
 // Stats is the payload of the child's pings.
 type Stats struct {
 	FreeKVBytes int64 `json:"free_kv_bytes"` // as in protocol.ShardReport
-	// KVBytes and ComputeBytes are what the pools take now, idle sequences
-	// included.
+	// KVBytes and ComputeBytes are what the pools with sessions take now, idle
+	// sequences included. An empty pool that is kept for the next session is
+	// free memory.
 	KVBytes      int64 `json:"kv_bytes"`
 	ComputeBytes int64 `json:"compute_bytes"`
 	Sessions     int   `json:"sessions"`

@@ -87,6 +87,7 @@ func (st *state) reserve(context int, exits bool) (*pool, int, error) {
 	seqs := poolSize(cells, perSeq, slack)
 	if p := st.kept(cells, seqs, exits); p != nil {
 		p.empty = time.Time{}
+		st.countMemory()
 		return p, 0, nil
 	}
 	p, err := st.newPool(cells, seqs, exits)
@@ -244,12 +245,14 @@ func (st *state) dropPools(unwanted func(*pool) bool) {
 	st.countMemory()
 }
 
-// countMemory updates what the pings say of the pools.
+// countMemory updates what the pings say of the pools: empty ones are free.
 func (st *state) countMemory() {
 	var kv, compute int64
 	for _, p := range st.pools {
-		m := p.run.Memory()
-		kv, compute = kv+m.KV, compute+m.Compute
+		if p.empty.IsZero() {
+			m := p.run.Memory()
+			kv, compute = kv+m.KV, compute+m.Compute
+		}
 	}
 	st.w.setMemory(kv, compute)
 }

@@ -106,8 +106,13 @@ func partNodes(t *testing.T, m *swarmtest.Model, tracker string, peers ...string
 	seeder := ourSeeder(t, m, "")
 	addr := seeder.Addr().String()
 	var nodes []*swarmtest.Node
-	for _, r := range cut {
-		n := swarmtest.Start(t)
+	for i, r := range cut {
+		// Transmission has one connection per address at most.
+		listen := "127.0.0.1:0"
+		if len(peers) > 0 {
+			listen = fmt.Sprintf("127.0.0.%d:0", 2+i)
+		}
+		n := swarmtest.StartAt(t, listen)
 		w := m.Wanted(m.Folder(t))
 		w.Ranges, w.Peers = []protocol.Range{r}, append([]string{addr}, peers...)
 		if tracker != "" {

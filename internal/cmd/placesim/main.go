@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"neuron/internal/cmd/placesim/sim"
 	"neuron/internal/stopwatch"
-	"neuron/tracker-server/placement/placesim"
 )
 
 func main() { os.Exit(mainStatus()) }
@@ -25,7 +25,7 @@ func main() { os.Exit(mainStatus()) }
 func mainStatus() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o := placesim.Options{Out: os.Stdout}
+	o := sim.Options{Out: os.Stdout}
 	flag.IntVar(&o.Nodes, "nodes", 10_000, "computers that join at the start; half as many more come later")
 	flag.IntVar(&o.Models, "models", 200, "models of the catalog")
 	flag.IntVar(&o.Hours, "hours", 24, "hours to play")
@@ -52,7 +52,7 @@ func mainStatus() int {
 		defer pprof.StopCPUProfile()
 	}
 	watch := stopwatch.Start()
-	r, err := placesim.Run(ctx, o)
+	r, err := sim.Run(ctx, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "placesim:", err)
 		return 1

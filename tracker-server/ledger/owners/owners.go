@@ -3,7 +3,7 @@
 // to the owner's one account.
 //
 // The server imports it. It sees no private keys: both sides sign, and the
-// tracker only carries what they signed (protocol.Binding).
+// tracker only carries what they signed (owner.Binding).
 package owners
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/internal/owner"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/store"
 )
@@ -40,7 +41,7 @@ func New(l *ledger.Ledger, now func() time.Time) *Owners {
 // unless that node belonged to somebody before. Repeating a binding that holds
 // is a no-op. Errors: invalid_request, forbidden for signatures, conflict for a
 // binding that is not newer than what is known.
-func (o *Owners) Bind(ctx context.Context, b *protocol.Binding) (store.AccountID, error) {
+func (o *Owners) Bind(ctx context.Context, b *owner.Binding) (store.AccountID, error) {
 	if err := b.Check(); err != nil {
 		return "", err
 	}
@@ -56,7 +57,7 @@ func (o *Owners) Bind(ctx context.Context, b *protocol.Binding) (store.AccountID
 	return id, err
 }
 
-func bind(tx store.LedgerTx, now time.Time, b *protocol.Binding, raw []byte, starting store.Credit) (store.AccountID, error) {
+func bind(tx store.LedgerTx, now time.Time, b *owner.Binding, raw []byte, starting store.Credit) (store.AccountID, error) {
 	at, id := time.Unix(b.At, 0).UTC(), ledger.OwnerAccount(b.OwnerKey)
 	if at.After(now.Add(maxSkew)) {
 		return id, protocol.Errorf(protocol.CodeInvalidRequest, "the binding's time is in the future; set the computer's clock")
@@ -94,7 +95,7 @@ func bind(tx store.LedgerTx, now time.Time, b *protocol.Binding, raw []byte, sta
 // Release ends the binding of a node, as its owner or the node itself signed.
 // Errors: invalid_request, forbidden, not_found when the node is not this
 // owner's, conflict for a release that is older than the binding.
-func (o *Owners) Release(ctx context.Context, r *protocol.Release) error {
+func (o *Owners) Release(ctx context.Context, r *owner.Release) error {
 	if err := r.Check(); err != nil {
 		return err
 	}

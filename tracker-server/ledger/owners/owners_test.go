@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/internal/owner"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/store"
 	"neuron/tracker-server/store/sqlite"
@@ -62,10 +63,10 @@ func key(i int) ed25519.PrivateKey {
 
 func pub(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
 
-func binding(node, owner int, at time.Time) *protocol.Binding {
-	b := protocol.NewBinding(pub(key(node)), pub(key(owner)), at)
+func binding(node, by int, at time.Time) *owner.Binding {
+	b := owner.NewBinding(pub(key(node)), pub(key(by)), at)
 	b.SignNode(key(node))
-	b.SignOwner(key(owner))
+	b.SignOwner(key(by))
 	return b
 }
 
@@ -126,10 +127,10 @@ func TestRelease(t *testing.T) {
 		b := binding(1, 101, at)
 		_, err := w.Bind(ctx, b)
 		w.must(err)
-		w.code(w.Release(ctx, protocol.SignRelease(pub(key(1)), pub(key(101)), at.Add(-time.Minute), by)), protocol.CodeConflict)
-		w.code(w.Release(ctx, protocol.SignRelease(pub(key(1)), pub(key(102)), at.Add(time.Minute), key(102))), protocol.CodeNotFound)
-		w.code(w.Release(ctx, protocol.SignRelease(pub(key(1)), pub(key(101)), at.Add(time.Minute), key(5))), protocol.CodeForbidden)
-		w.must(w.Release(ctx, protocol.SignRelease(pub(key(1)), pub(key(101)), at.Add(time.Minute), by)))
+		w.code(w.Release(ctx, owner.SignRelease(pub(key(1)), pub(key(101)), at.Add(-time.Minute), by)), protocol.CodeConflict)
+		w.code(w.Release(ctx, owner.SignRelease(pub(key(1)), pub(key(102)), at.Add(time.Minute), key(102))), protocol.CodeNotFound)
+		w.code(w.Release(ctx, owner.SignRelease(pub(key(1)), pub(key(101)), at.Add(time.Minute), key(5))), protocol.CodeForbidden)
+		w.must(w.Release(ctx, owner.SignRelease(pub(key(1)), pub(key(101)), at.Add(time.Minute), by)))
 		_, err = w.Owner(ctx, b.Node())
 		w.code(err, protocol.CodeNotFound)
 		_, err = w.Bind(ctx, b) // what was released does not come back by a replay
@@ -152,14 +153,14 @@ func TestPairing(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	typed := strings.ToLower(code[:4]) + "-" + code[4:] + " "
-	owner, err := w.Look(ctx, "node 2", typed)
-	if err != nil || !owner.Equal(pub(key(101))) {
-		t.Fatalf("%x, %v", owner, err)
+	ownerPub, err := w.Look(ctx, "node 2", typed)
+	if err != nil || !ownerPub.Equal(pub(key(101))) {
+		t.Fatalf("%x, %v", ownerPub, err)
 	}
-	b := protocol.NewBinding(pub(key(2)), owner, w.now)
+	b := owner.NewBinding(pub(key(2)), ownerPub, w.now)
 	w.code(w.Offer(ctx, "node 2", typed, b), protocol.CodeForbidden) // unsigned
 	b.SignNode(key(2))
-	other := protocol.NewBinding(pub(key(2)), pub(key(102)), w.now)
+	other := owner.NewBinding(pub(key(2)), pub(key(102)), w.now)
 	other.SignNode(key(2))
 	w.code(w.Offer(ctx, "node 2", typed, other), protocol.CodeForbidden)
 	w.must(w.Offer(ctx, "node 2", typed, b))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/internal/owner"
 	"neuron/tracker-server/store"
 )
 
@@ -36,7 +37,7 @@ const (
 // StartPairing makes a code for an owner, whose signature the caller has
 // checked. Errors: not_found without an account (bind a first node),
 // rate_limited.
-func (o *Owners) StartPairing(ctx context.Context, owner store.AccountID) (code string, expires time.Time, err error) {
+func (o *Owners) StartPairing(ctx context.Context, id store.AccountID) (code string, expires time.Time, err error) {
 	var random [codeLen]byte
 	rand.Read(random[:]) // never fails (crypto/rand)
 	for i, b := range random {
@@ -44,17 +45,17 @@ func (o *Owners) StartPairing(ctx context.Context, owner store.AccountID) (code 
 	}
 	code = string(random[:])
 	err = o.l.Update(ctx, func(tx store.LedgerTx, now time.Time) error {
-		a, err := tx.Account(owner)
+		a, err := tx.Account(id)
 		if err != nil {
 			return err
 		}
 		if a.Kind != store.KindOwner {
-			return protocol.Errorf(protocol.CodeForbidden, "%s is not an owner's account", string(owner))
+			return protocol.Errorf(protocol.CodeForbidden, "%s is not an owner's account", string(id))
 		}
 		if err := tx.ForgetPairings(now); err != nil {
 			return err
 		}
-		open, err := tx.Pairings(owner)
+		open, err := tx.Pairings(id)
 		if err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func (o *Owners) StartPairing(ctx context.Context, owner store.AccountID) (code 
 			return protocol.Errorf(protocol.CodeRateLimited, "%d pairing codes are open; wait until one expires", open)
 		}
 		expires = now.Add(CodeFor)
-		return tx.PutPairing(store.Pairing{Hash: codeHash(code), Owner: owner, Expires: expires})
+		return tx.PutPairing(store.Pairing{Hash: codeHash(code), Owner: id, Expires: expires})
 	})
 	return code, expires, err
 }
@@ -99,22 +100,22 @@ func (o *Owners) find(tx store.LedgerView, now time.Time, source, code string) (
 // Look tells a node whose code it is: the owner's public key, for the binding
 // that the node signs. It does not use the code up. Errors: not_found,
 // rate_limited.
-func (o *Owners) Look(ctx context.Context, source, code string) (owner ed25519.PublicKey, err error) {
+func (o *Owners) Look(ctx context.Context, source, code string) (key ed25519.PublicKey, err error) {
 	err = o.l.View(ctx, func(tx store.LedgerView) error {
 		p, err := o.find(tx, o.now(), source, code)
 		if err != nil {
 			return err
 		}
 		a, err := tx.Account(p.Owner)
-		owner = a.Key
+		key = a.Key
 		return err
 	})
-	return owner, err
+	return key, err
 }
 
 // Offer hands in what the node signed, and uses the code up. Errors: not_found,
 // rate_limited, forbidden for a wrong signature or another owner's binding.
-func (o *Owners) Offer(ctx context.Context, source, code string, b *protocol.Binding) error {
+func (o *Owners) Offer(ctx context.Context, source, code string, b *owner.Binding) error {
 	if err := b.CheckNode(); err != nil {
 		return err
 	}
@@ -138,21 +139,21 @@ func (o *Owners) Offer(ctx context.Context, source, code string, b *protocol.Bin
 
 // Offered is what came for a code: nil while nobody has used it. Errors:
 // not_found, also for another owner's code and after its time.
-func (o *Owners) Offered(ctx context.Context, owner store.AccountID, code string) (b *protocol.Binding, err error) {
+func (o *Owners) Offered(ctx context.Context, a store.AccountID, code string) (b *owner.Binding, err error) {
 	err = o.l.View(ctx, func(tx store.LedgerView) error {
-		p, err := own(tx, o.now(), owner, code)
+		p, err := own(tx, o.now(), a, code)
 		if err != nil || p.Node == "" {
 			return err
 		}
-		b = new(protocol.Binding)
+		b = new(owner.Binding)
 		return json.Unmarshal(p.Offer, b)
 	})
 	return b, err
 }
 
-func own(tx store.LedgerView, now time.Time, owner store.AccountID, code string) (store.Pairing, error) {
+func own(tx store.LedgerView, now time.Time, id store.AccountID, code string) (store.Pairing, error) {
 	p, err := tx.Pairing(codeHash(code))
-	if err == nil && (p.Owner != owner || now.After(p.Expires)) {
+	if err == nil && (p.Owner != id || now.After(p.Expires)) {
 		err = errCode
 	}
 	return p, err
@@ -161,7 +162,7 @@ func own(tx store.LedgerView, now time.Time, owner store.AccountID, code string)
 // Accept makes the binding valid that the owner has signed too. It may come
 // again. Errors: those of Bind; not_found; forbidden when it is not what the
 // node offered.
-func (o *Owners) Accept(ctx context.Context, code string, b *protocol.Binding) (store.AccountID, error) {
+func (o *Owners) Accept(ctx context.Context, code string, b *owner.Binding) (store.AccountID, error) {
 	if err := b.Check(); err != nil {
 		return "", err
 	}
@@ -169,9 +170,9 @@ func (o *Owners) Accept(ctx context.Context, code string, b *protocol.Binding) (
 	if err != nil {
 		return "", protocol.Errorf(protocol.CodeInternal, "encode a binding: %w", err)
 	}
-	owner := store.AccountID(b.Owner())
+	id := store.AccountID(b.Owner())
 	err = o.l.Update(ctx, func(tx store.LedgerTx, now time.Time) error {
-		p, err := own(tx, now, owner, code)
+		p, err := own(tx, now, id, code)
 		if err != nil {
 			return err
 		}
@@ -186,7 +187,7 @@ func (o *Owners) Accept(ctx context.Context, code string, b *protocol.Binding) (
 		p.Done = true
 		return tx.PutPairing(p)
 	})
-	return owner, err
+	return id, err
 }
 
 // tries counts wrong codes in windows of CodeFor.

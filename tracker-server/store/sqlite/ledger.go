@@ -43,7 +43,6 @@ type ledgerTx struct {
 	tx    *sql.Tx
 	stmts map[string]*sql.Stmt
 	nums  map[store.AccountID]int64
-	ids   map[int64]store.AccountID
 
 	// The head as this transaction leaves it; nil until it is needed.
 	head *ledgerHead
@@ -64,7 +63,7 @@ type balanceKey struct {
 func newLedgerTx(ctx context.Context, s *Store, tx *sql.Tx) *ledgerTx {
 	return &ledgerTx{
 		ctx: ctx, s: s, tx: tx, stmts: make(map[string]*sql.Stmt), nums: make(map[store.AccountID]int64),
-		ids: make(map[int64]store.AccountID), deltas: make(map[balanceKey]store.Credit),
+		deltas: make(map[balanceKey]store.Credit),
 	}
 }
 
@@ -82,7 +81,7 @@ func (t *ledgerTx) stmt(query string) (*sql.Stmt, error) {
 }
 
 func (t *ledgerTx) exec(query string, args ...any) (int64, error) {
-	st, err := t.stmt(query)
+	st, err := t.stmt(query) //nolint:sqlclosecheck // the end of the transaction closes it
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +94,7 @@ func (t *ledgerTx) exec(query string, args ...any) (int64, error) {
 
 // one scans the single row of a query; false when there is none.
 func (t *ledgerTx) one(query string, args []any, dest ...any) (bool, error) {
-	st, err := t.stmt(query)
+	st, err := t.stmt(query) //nolint:sqlclosecheck // the end of the transaction closes it
 	if err != nil {
 		return false, err
 	}
@@ -108,7 +107,7 @@ func (t *ledgerTx) one(query string, args []any, dest ...any) (bool, error) {
 
 // each calls f for every row; f scans it and runs no other query.
 func (t *ledgerTx) each(query string, args []any, f func(*sql.Rows) error) error {
-	st, err := t.stmt(query)
+	st, err := t.stmt(query) //nolint:sqlclosecheck // the end of the transaction closes it
 	if err != nil {
 		return err
 	}
@@ -250,7 +249,8 @@ func (t *ledgerTx) Rebuild() error {
 
 // Fold implements store.MoneyView.
 func (t *ledgerTx) Fold() (map[store.AccountID]store.Balances, error) {
-	return t.sums(`SELECT a.id, l.book, SUM(l.amount) FROM ledger_lines l JOIN accounts a ON a.num = l.account GROUP BY a.id, l.book`)
+	return t.sums(`SELECT a.id, g.book, g.total FROM (SELECT account, book, SUM(amount) AS total FROM ledger_lines GROUP BY account, book) g
+		JOIN accounts a ON a.num = g.account`)
 }
 
 // Cached implements store.MoneyView.
@@ -318,26 +318,10 @@ func (t *ledgerTx) num(id store.AccountID) (int64, error) {
 	if !ok {
 		return 0, errNoAccount(id)
 	}
-	t.nums[id], t.ids[n] = n, id
+	t.nums[id] = n
 	return n, nil
 }
 
 func errNoAccount(id store.AccountID) error {
 	return protocol.Errorf(protocol.CodeNotFound, "the account %.80q is not known", string(id))
-}
-
-// id is the account with a number that came from the database.
-func (t *ledgerTx) id(num int64) (store.AccountID, error) {
-	if id, ok := t.ids[num]; ok {
-		return id, nil
-	}
-	var id store.AccountID
-	ok, err := t.one(`SELECT id FROM accounts WHERE num = ?`, []any{num}, &id)
-	if err == nil && !ok {
-		err = t.s.damaged(errors.New("an account is missing"))
-	}
-	if err == nil {
-		t.nums[id], t.ids[num] = num, id
-	}
-	return id, err
 }

@@ -1,4 +1,9 @@
-package protocol
+// Package owner is the vocabulary of who owns which node: owner ids, and the
+// bindings that an owner's key and a node's key both sign. It does no I/O.
+//
+// Engine, window and tracker may import it; of our packages it imports
+// engine/protocol only.
+package owner
 
 import (
 	"crypto/ed25519"
@@ -6,26 +11,28 @@ import (
 	"encoding/binary"
 	"strings"
 	"time"
+
+	"neuron/engine/protocol"
 )
 
-// OwnerID names who owns nodes: "o-" and the SHA-256 of an owner's Ed25519
+// ID names who owns nodes: "o-" and the SHA-256 of an owner's Ed25519
 // public key as 52 characters of base32.
-type OwnerID string
+type ID string
 
-// OwnerIDOf is the owner id of a public key.
-func OwnerIDOf(pub ed25519.PublicKey) OwnerID { return OwnerID("o-" + string(NodeIDOf(pub))) }
+// IDOf is the owner id of a public key.
+func IDOf(pub ed25519.PublicKey) ID { return ID("o-" + string(protocol.NodeIDOf(pub))) }
 
-// ParseOwnerID checks s.
-func ParseOwnerID(s string) (OwnerID, error) {
+// ParseID checks s.
+func ParseID(s string) (ID, error) {
 	rest, ok := strings.CutPrefix(s, "o-")
-	if _, err := ParseNodeID(rest); !ok || err != nil {
-		return "", Errorf(CodeInvalidRequest, "owner id %.64q is not o- and 52 characters of base32", s)
+	if _, err := protocol.ParseNodeID(rest); !ok || err != nil {
+		return "", protocol.Errorf(protocol.CodeInvalidRequest, "owner id %.64q is not o- and 52 characters of base32", s)
 	}
-	return OwnerID(s), nil
+	return ID(s), nil
 }
 
 // Short is the part of the id that tables show.
-func (o OwnerID) Short() string { return string(o[:min(10, len(o))]) }
+func (o ID) Short() string { return string(o[:min(10, len(o))]) }
 
 // Domains keep the signatures of owners apart from all others of their keys.
 const (
@@ -37,8 +44,8 @@ const (
 // Binding says that a node belongs to an owner. Both keys sign it, each in its
 // own domain: nobody can take a node over, or give it to somebody, alone.
 type Binding struct {
-	NodeKey  []byte `json:"node_key"`  // Ed25519 public keys
-	OwnerKey []byte `json:"owner_key"` //
+	NodeKey  []byte `json:"node_key"` // Ed25519 public keys
+	OwnerKey []byte `json:"owner_key"`
 	// At, in whole seconds since 1970, orders the bindings of one node: a later
 	// one replaces it, an earlier one is a replay.
 	At       int64  `json:"at"`
@@ -52,10 +59,10 @@ func NewBinding(node, owner ed25519.PublicKey, at time.Time) *Binding {
 }
 
 // Node is the node's id.
-func (b *Binding) Node() NodeID { return NodeIDOf(b.NodeKey) }
+func (b *Binding) Node() protocol.NodeID { return protocol.NodeIDOf(b.NodeKey) }
 
 // Owner is the owner's id.
-func (b *Binding) Owner() OwnerID { return OwnerIDOf(b.OwnerKey) }
+func (b *Binding) Owner() ID { return IDOf(b.OwnerKey) }
 
 // body is what is signed: a domain, SHA-256 of both keys, and the time.
 func (b *Binding) body(domain string) []byte {
@@ -79,13 +86,13 @@ func (b *Binding) SignOwner(key ed25519.PrivateKey) {
 // its owner. Errors: invalid_request, forbidden.
 func (b *Binding) CheckNode() error {
 	if len(b.NodeKey) != ed25519.PublicKeySize || len(b.OwnerKey) != ed25519.PublicKeySize || b.At <= 0 {
-		return Errorf(CodeInvalidRequest, "the binding needs two keys of 32 bytes and a time")
+		return protocol.Errorf(protocol.CodeInvalidRequest, "the binding needs two keys of 32 bytes and a time")
 	}
 	if string(b.NodeKey) == string(b.OwnerKey) {
-		return Errorf(CodeInvalidRequest, "a node's key cannot be its owner's")
+		return protocol.Errorf(protocol.CodeInvalidRequest, "a node's key cannot be its owner's")
 	}
 	if !ed25519.Verify(b.NodeKey, b.body(nodeSignsDomain), b.NodeSig) {
-		return Errorf(CodeForbidden, "the node's signature of the binding is wrong")
+		return protocol.Errorf(protocol.CodeForbidden, "the node's signature of the binding is wrong")
 	}
 	return nil
 }
@@ -96,7 +103,7 @@ func (b *Binding) Check() error {
 		return err
 	}
 	if !ed25519.Verify(b.OwnerKey, b.body(ownerSignsDomain), b.OwnerSig) {
-		return Errorf(CodeForbidden, "the owner's signature of the binding is wrong")
+		return protocol.Errorf(protocol.CodeForbidden, "the owner's signature of the binding is wrong")
 	}
 	return nil
 }
@@ -126,14 +133,14 @@ func (r *Release) body() []byte {
 // Check checks the form and the signature. Errors: invalid_request, forbidden.
 func (r *Release) Check() error {
 	if len(r.NodeKey) != ed25519.PublicKeySize || len(r.OwnerKey) != ed25519.PublicKeySize || r.At <= 0 {
-		return Errorf(CodeInvalidRequest, "the release needs two keys of 32 bytes and a time")
+		return protocol.Errorf(protocol.CodeInvalidRequest, "the release needs two keys of 32 bytes and a time")
 	}
 	key := r.OwnerKey
 	if r.ByNode {
 		key = r.NodeKey
 	}
 	if !ed25519.Verify(key, r.body(), r.Sig) {
-		return Errorf(CodeForbidden, "the signature of the release is wrong")
+		return protocol.Errorf(protocol.CodeForbidden, "the signature of the release is wrong")
 	}
 	return nil
 }

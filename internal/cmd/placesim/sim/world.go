@@ -1,4 +1,4 @@
-package placesim
+package sim
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ var shapes = []struct {
 	{61, 6 * gb, 2 << 10, 1 * gb},      // 650B, experts
 }
 
-func (s *sim) makeModels() error {
+func (s *world) makeModels() error {
 	s.demand = make([]float64, s.o.Models)
 	for i := range s.o.Models {
 		// Small ones are many.
@@ -74,7 +74,7 @@ func (s *sim) makeModels() error {
 	return nil
 }
 
-func (s *sim) makeComputers() {
+func (s *world) makeComputers() {
 	for i := range s.o.Nodes * 3 / 2 {
 		memory := int64(8 * gb)
 		switch p := s.rng.Float64(); {
@@ -105,21 +105,21 @@ func (s *sim) makeComputers() {
 	}
 }
 
-func (s *sim) between(a, b time.Duration) time.Duration {
+func (s *world) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(s.rng.Int64N(int64(b-a)))
 }
 
-func (s *sim) lognormal(median, sigma, limit float64) int64 {
+func (s *world) lognormal(median, sigma, limit float64) int64 {
 	return int64(min(median*math.Exp(sigma*s.rng.NormFloat64()), limit))
 }
 
 // pareto draws a heavy-tailed time: most are short, a few last days.
-func (s *sim) pareto(least time.Duration, alpha float64, limit time.Duration) time.Duration {
+func (s *world) pareto(least time.Duration, alpha float64, limit time.Duration) time.Duration {
 	return time.Duration(min(float64(least)/math.Pow(1-s.rng.Float64(), 1/alpha), float64(limit)))
 }
 
 // bytes is what a range takes on a disk.
-func (s *sim) bytes(model int, r protocol.Range) int64 {
+func (s *world) bytes(model int, r protocol.Range) int64 {
 	m := &s.models[model]
 	n := m.HeaderBytes + m.AllBytes
 	if r.First == 0 {
@@ -136,7 +136,7 @@ func (s *sim) bytes(model int, r protocol.Range) int64 {
 
 // keepOnDisk puts the computer's range on its disk; the oldest ranges make
 // room.
-func (s *sim) keepOnDisk(c *computer) {
+func (s *world) keepOnDisk(c *computer) {
 	c.disk = slices.DeleteFunc(c.disk, func(d cached) bool { return d.model == c.model && c.r.Contains(d.r) })
 	c.disk = append(c.disk, cached{c.model, c.r})
 	sum := int64(0)
@@ -148,7 +148,7 @@ func (s *sim) keepOnDisk(c *computer) {
 	}
 }
 
-func (s *sim) heldBy(c *computer) []protocol.HeldLayers {
+func (s *world) heldBy(c *computer) []protocol.HeldLayers {
 	var out []protocol.HeldLayers
 	for _, d := range c.disk {
 		id := s.models[d.model].ID
@@ -162,7 +162,7 @@ func (s *sim) heldBy(c *computer) []protocol.HeldLayers {
 }
 
 // hourly looks at everything once, writes a row and lets demand change.
-func (s *sim) hourly() error {
+func (s *world) hourly() error {
 	hour := int(s.now / time.Hour)
 	row := s.hour
 	s.hour = Row{}
@@ -211,7 +211,7 @@ func (s *sim) hourly() error {
 }
 
 // drift lets demand change, and wakes up models.
-func (s *sim) drift(hour int) error {
+func (s *world) drift(hour int) error {
 	for i, d := range s.demand {
 		if d > 0 {
 			s.demand[i] = min(d*math.Exp(0.2*s.moods.NormFloat64()), 1000)
@@ -233,7 +233,7 @@ func (s *sim) drift(hour int) error {
 
 // checkRoutes holds the listed routes against our own record: distinct nodes,
 // front parts of what they hold, all layers once.
-func (s *sim) checkRoutes(i int, v *placement.View) error {
+func (s *world) checkRoutes(i int, v *placement.View) error {
 	routes, err := s.m.Routes(v.Model)
 	if err != nil {
 		return err

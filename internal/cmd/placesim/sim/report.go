@@ -1,4 +1,4 @@
-package placesim
+package sim
 
 import (
 	"fmt"
@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-func (s *sim) header() {
+func (s *world) header() {
 	if s.o.Out != nil {
 		fmt.Fprintf(s.o.Out, "%4s %7s %8s %15s %8s %7s %9s %10s %11s %6s\n",
 			"hour", "online", "serving", "asked/routable", "demand", "routes", "weighted", "boundaries", "fetched", "moves")
 	}
 }
 
-func (s *sim) print(r *Row) {
+func (s *world) print(r *Row) {
 	if s.o.Out != nil {
 		fmt.Fprintf(s.o.Out, "%4d %7d %8d %11d/%-3d %7.1f%% %7d %9.1f %10.1f %8.1f GB %6d\n",
 			r.Hour, r.Online, r.Serving, r.Asked, r.Routable, 100*r.Demand, r.Routes, r.Weighted, r.Boundaries, float64(r.Fetched)/gb, r.Moves)
@@ -22,7 +22,7 @@ func (s *sim) print(r *Row) {
 }
 
 // finish fills what is known at the end.
-func (s *sim) finish() {
+func (s *world) finish() {
 	r := &s.res
 	slices.Sort(s.times)
 	if n := len(s.times); n > 0 {

@@ -1,10 +1,10 @@
-// Package placesim runs tracker-server/placement against computers that come,
+// Package sim runs tracker-server/placement against computers that come,
 // fetch, serve, leave and crash as those of people do, and checks at every
 // step that layers which are covered have a route. Its test and the command
 // internal/cmd/placesim import it; nothing else does.
 //
 // For one seed everything but the decision times is the same on every run.
-package placesim
+package sim
 
 import (
 	"cmp"
@@ -134,7 +134,7 @@ type shelf struct {
 	since time.Duration          // asked for without a route since; -1: not so
 }
 
-type sim struct {
+type world struct {
 	o       Options
 	rng     *rand.Rand
 	moods   *rand.Rand // of demand: the same whatever placement decides
@@ -160,7 +160,7 @@ var (
 // Run simulates. The error says which promise of placement was broken, and
 // when.
 func Run(ctx context.Context, o Options) (*Result, error) {
-	s := &sim{o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), moods: rand.New(rand.NewPCG(o.Seed, 2)), m: placement.New(o.Config)}
+	s := &world{o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), moods: rand.New(rand.NewPCG(o.Seed, 2)), m: placement.New(o.Config)}
 	if err := s.makeModels(); err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return &s.res, nil
 }
 
-func (s *sim) at(t time.Duration, k kind, node int) {
+func (s *world) at(t time.Duration, k kind, node int) {
 	life := 0
 	if k != evHour {
 		life = s.all[node].life
@@ -193,7 +193,7 @@ func (s *sim) at(t time.Duration, k kind, node int) {
 	heap.Push(&s.q, event{t, s.seq, k, node, life})
 }
 
-func (s *sim) step(e event) error {
+func (s *world) step(e event) error {
 	if e.kind == evHour {
 		return s.hourly()
 	}
@@ -242,7 +242,7 @@ func (s *sim) step(e event) error {
 	return nil
 }
 
-func (s *sim) join(i int, c *computer) error {
+func (s *world) join(i int, c *computer) error {
 	s.res.Joins++
 	c.life++
 	c.online, c.model, c.ready, c.ghost, c.asks = true, -1, false, false, false
@@ -259,7 +259,7 @@ func (s *sim) join(i int, c *computer) error {
 	return nil
 }
 
-func (s *sim) askLater(i int, c *computer) {
+func (s *world) askLater(i int, c *computer) {
 	if !c.asks {
 		c.asks = true
 		s.at(s.now+3*time.Hour+s.between(0, 2*time.Hour), evAsk, i)
@@ -267,7 +267,7 @@ func (s *sim) askLater(i int, c *computer) {
 }
 
 // decide asks placement for computer i and lets it follow.
-func (s *sim) decide(i int, c *computer) error {
+func (s *world) decide(i int, c *computer) error {
 	j := placement.Join{Node: c.id, Build: build, Now: epoch.Add(s.now), Request: protocol.PlaceRequest{Offer: c.offer, Held: s.heldBy(c)}}
 	if err := placement.CheckRequest(&j.Request); err != nil {
 		return err
@@ -305,7 +305,7 @@ func (s *sim) decide(i int, c *computer) error {
 }
 
 // put tells the map what computer i holds, and writes it into our own record.
-func (s *sim) put(i int, c *computer) {
+func (s *world) put(i int, c *computer) {
 	state := protocol.ShardDownloading
 	if c.ready {
 		state = protocol.ShardReady
@@ -317,7 +317,7 @@ func (s *sim) put(i int, c *computer) {
 }
 
 // gone takes computer i off the network; it comes back later.
-func (s *sim) gone(i int, c *computer) {
+func (s *world) gone(i int, c *computer) {
 	s.m.Drop(c.id)
 	if c.model >= 0 {
 		delete(s.shelves[c.model].ready, i)
@@ -331,7 +331,7 @@ func (s *sim) gone(i int, c *computer) {
 // check compares the map with our own record of model i, and looks for a route
 // where all layers are covered: over every edge (node, a, e), without the
 // code under test.
-func (s *sim) check(i int) error {
+func (s *world) check(i int) error {
 	s.res.Checks++
 	m := &s.models[i]
 	cover := make([]int, m.Layers)
@@ -367,7 +367,7 @@ func (s *sim) check(i int) error {
 }
 
 // noteRoute measures how long a model that is asked for has had no route.
-func (s *sim) noteRoute(i int) {
+func (s *world) noteRoute(i int) {
 	v, err := s.m.View(s.models[i].ID)
 	if err != nil {
 		return
