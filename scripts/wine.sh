@@ -5,6 +5,8 @@
 #
 # A tracker, two nodes with half of the guide model each, and a gateway answer a
 # question; the answer has to be the one that the same network gives on Linux.
+# The first node has the file; the second one and the gateway fetch what they
+# need from it.
 # Then a stage process is killed and has to come back, a node is stopped in
 # order, and the rest is killed and has to leave no process behind.
 #
@@ -106,11 +108,12 @@ network() {
         start "$n-tracker" $run "$tracker" --data "$z$data/$n/tracker" --listen 127.0.0.1:0
         url=$(tr -d '\r' <"$data/$n-tracker.out" | sed 's|/*$||')
         tracker_pid=$pid
+        timeout 60 $run "$tracker" publish --data "$z$data/$n/tracker" "$z$model" >"$data/$n-publish.log" 2>&1 || die "$n: publishing fails"
         start "$n-first" $run "$engine" run --data "$z$data/$n/first" --model "$z$model" --layers 0-4 --tracker "$url"
         first_pid=$pid
-        start "$n-second" $run "$engine" run --data "$z$data/$n/second" --model "$z$model" --layers 4-8 --tracker "$url"
+        start "$n-second" $run "$engine" run --data "$z$data/$n/second" --model guide-q8_0 --layers 4-8 --tracker "$url"
         second_pid=$pid
-        start "$n-gateway" $run "$engine" gateway --data "$z$data/$n/gateway" --model "$z$model" --tracker "$url" --key none
+        start "$n-gateway" $run "$engine" gateway --data "$z$data/$n/gateway" --tracker "$url" --key none
         gateway_pid=$pid
     }
     api=$(sed -n 's/^api \([^ ]*\) .*/\1/p' "$data/$n-gateway.out")

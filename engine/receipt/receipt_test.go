@@ -302,6 +302,36 @@ func TestTrackerAway(t *testing.T) {
 	})
 }
 
+// What waits when the node stops is delivered by the next run.
+func TestDeliveredAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoute(t, 1, nil)
+		r.tracker.set(func() { r.tracker.down = true })
+		r.answer()
+		r.end()
+		o := r.books[0].o
+		r.close()
+		if r.tracker.count() != 0 {
+			t.Fatal("the tracker is not away")
+		}
+		if _, err := r.books[0].OpenHop(r.lease, r.signed, 0, protocol.Class{}); !errors.Is(err, &protocol.Error{Code: protocol.CodeShutdown}) {
+			t.Errorf("a session on a closed book: %v", err)
+		}
+		r.tracker.set(func() { r.tracker.down = false })
+		b, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if st := b.Stats(); st.Delivered != spansOfAnswer || st.Waiting != 0 || r.tracker.count() != spansOfAnswer {
+			t.Errorf("%+v", st)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A refused receipt is not sent again.
 func TestTrackerRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

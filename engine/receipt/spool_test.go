@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,6 +200,9 @@ func TestSpoolTornTail(t *testing.T) {
 // Appending fails as a whole and with a code; later appends are good again.
 func TestSpoolWriteFails(t *testing.T) {
 	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("SKIPPED: the second handle of this test keeps Windows from renaming")
+	}
 	s := mustOpen(t, t.TempDir(), 1<<20)
 	if err := s.append(someReceipt(1)); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func startChild(s Spawn, heard func(Status)) (*child, *protocol.Error) {
 		spawn: s, stderr: newRing(stderrKept), heard: heard, began: time.Now(),
 		next: make(chan Wanted, 1), over: make(chan struct{}), done: make(chan struct{}),
 	}
-	c.cmd = exec.Command(s.Exe, s.Args...) //nolint:noctx // ends by its input; stop and kill are the owner's
+	c.cmd = exec.Command(s.Exe, s.Args...)
 	c.cmd.Stderr = c.stderr
 	c.cmd.Env = []string{}
 	for _, k := range childEnv {

@@ -16,6 +16,7 @@ import (
 // Killed at twenty moments of a download, a node goes on with what it had: no
 // piece that was committed is fetched or hashed again.
 func TestKilledTwentyTimes(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 9)
 	// At this rate a download takes about five seconds.
 	const rate = 6 << 20

@@ -17,6 +17,7 @@ import (
 // purpose, do not belong to the model: each is refused with a code, and the
 // child lives on.
 func TestForeignTorrentsAreRefused(t *testing.T) {
+	t.Parallel()
 	var files []string
 	root := filepath.Join("..", "..", "..", "shared", "testdata", "torrent")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

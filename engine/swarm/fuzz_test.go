@@ -107,7 +107,7 @@ func TestLineThatIsTooLongEndsReading(t *testing.T) {
 			t.Fatalf("line %q, %v", got, err)
 		}
 	}
-	if _, err := l.Next(); err == nil || err == io.EOF { //nolint:errorlint // io.EOF itself is the orderly end
+	if _, err := l.Next(); err == nil || err == io.EOF {
 		t.Errorf("a line of more than MaxLine bytes: %v", err)
 	}
 }

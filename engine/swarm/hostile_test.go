@@ -115,6 +115,7 @@ func (w *wire) serveWrong(pieces int, content func(piece, begin, n int) []byte) 
 // A peer whose bytes are wrong is banned by its address, on incoming
 // connections too, and nothing that it sent is kept.
 func TestPeerWithWrongBytesIsBanned(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 3)
 	file, err := os.ReadFile(n.Path)
 	if err != nil {
@@ -168,6 +169,7 @@ func TestPeerWithWrongBytesIsBanned(t *testing.T) {
 
 // Messages that no peer should send end the connection at most.
 func TestGarbageOnTheWire(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 2)
 	node := swarmtest.Start(t)
 	m := n.wanted(t, protocol.Range{First: 0, Last: 1})

@@ -99,6 +99,7 @@ func (n *network) holds(t *testing.T, dir string, need *manifest.Need) {
 // Three nodes fetch a range each from the only seeder; then it dies, and a
 // fourth gets the whole model from them.
 func TestThreeRangesAndAFourthNodeWithoutTheSeeder(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 9)
 	ranges := []protocol.Range{{First: 0, Last: 3}, {First: 3, Last: 6}, {First: 6, Last: 9}}
 	var nodes []*swarmtest.Node

@@ -22,6 +22,7 @@ func webSeeded(t *testing.T, path string, urls ...string) *swarmtest.Model {
 }
 
 func TestPlainFileServerIsAWebSeed(t *testing.T) {
+	t.Parallel()
 	m := swarmtest.Publish(t, 4, publish.Options{PieceLength: pieceLength})
 	srv := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(m.Path))))
 	defer srv.Close()
@@ -41,6 +42,7 @@ func TestPlainFileServerIsAWebSeed(t *testing.T) {
 // A web seed that lies is dropped and nothing that it sent is kept; the honest
 // one beside it does the work.
 func TestLyingWebSeedsAreDropped(t *testing.T) {
+	t.Parallel()
 	m := swarmtest.Publish(t, 2, publish.Options{PieceLength: pieceLength})
 	file, err := os.ReadFile(m.Path)
 	if err != nil {

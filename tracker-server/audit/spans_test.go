@@ -77,7 +77,7 @@ func (r *spanRun) take() {
 // receipts are accepted and nobody is blamed; without cancels all are backed.
 func TestSpansOfRealSessions(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(16) {
+	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
 		w := newWorld(t, 3)
 		r := &spanRun{t: t, w: w, driver: protocol.NewDriverSpans(w.lease.Session)}

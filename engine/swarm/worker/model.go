@@ -98,7 +98,10 @@ func (m *model) run(ctx context.Context) {
 			continue // the order asks for another folder or source
 		}
 		e := protocol.AsError(err)
-		if ctx.Err() == nil {
+		m.mu.Lock()
+		known := m.err != nil && m.err.Code == e.Code
+		m.mu.Unlock()
+		if ctx.Err() == nil && !known {
 			m.log.Warn("Model is not ready for the swarm", "code", string(e.Code), "error", e.Message)
 		}
 		final := e.Code != protocol.CodeDiskFull && e.Code != protocol.CodeDataFolder && e.Code != protocol.CodeAlreadyRunning
@@ -108,9 +111,6 @@ func (m *model) run(ctx context.Context) {
 		m.mu.Unlock()
 		m.changed()
 		m.pause(ctx, o, final)
-		m.mu.Lock()
-		m.err = nil
-		m.mu.Unlock()
 	}
 }
 
@@ -145,6 +145,9 @@ func (m *model) life(ctx context.Context, o order) error {
 		return err
 	}
 	defer m.closeFolder(op)
+	m.mu.Lock()
+	m.err = nil // it stood until now, so that a state does not flicker
+	m.mu.Unlock()
 	if err := m.prove(ctx, op, o); err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func (g *webGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(g.stall, func() { cancel(errWebStall) })
-	resp, err := g.base.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller's, or closed by fault
+	resp, err := g.base.RoundTrip(req.WithContext(ctx))
 	timer.Stop()
 	b := &webBody{g: g, files: files, ctx: ctx, cancel: cancel, left: to - from + 1}
 	if err != nil {

@@ -78,7 +78,7 @@ func (o *webReport) webGood(string) {
 
 // webAsk fetches a range of the first file through a guard, as the library
 // does, from a server that serves with h.
-func webAsk(t *testing.T, from, to int64, h func(w http.ResponseWriter, r *http.Request, file []byte)) (*webReport, []byte, error) {
+func webAsk(t *testing.T, stall time.Duration, from, to int64, h func(w http.ResponseWriter, r *http.Request, file []byte)) (*webReport, []byte, error) {
 	t.Helper()
 	info, files := webTorrent(t)
 	mux := http.NewServeMux()
@@ -96,7 +96,7 @@ func webAsk(t *testing.T, from, to int64, h func(w http.ResponseWriter, r *http.
 	defer srv.Close()
 	g := newWebGuard(slog.New(slog.DiscardHandler))
 	defer g.close()
-	g.stall = 200 * time.Millisecond
+	g.stall = stall
 	rep := &webReport{op: &opened{info: info}, parts: map[int]bool{}}
 	if !g.add(rep, srv.URL+"/", info) {
 		t.Fatal("the web seed is refused")
@@ -136,7 +136,7 @@ func TestHonestWebSeed(t *testing.T) {
 		"a few bytes":     {3, 9, 0}, // piece 0 ends later: nothing is known of it
 		"last bytes only": {size - 50, size - 1, 1},
 	} {
-		rep, b, err := webAsk(t, c.from, c.to, serve)
+		rep, b, err := webAsk(t, webStall, c.from, c.to, serve)
 		if err != nil || int64(len(b)) != c.to-c.from+1 || len(rep.lied)+len(rep.fails) != 0 || rep.good != 1 {
 			t.Errorf("%s: %d bytes, %v, report %+v", name, len(b), err, rep)
 		}
@@ -147,7 +147,7 @@ func TestHonestWebSeed(t *testing.T) {
 }
 
 func TestRedirectedWebSeed(t *testing.T) {
-	rep, b, err := webAsk(t, webPiece, 3*webPiece-1, func(w http.ResponseWriter, r *http.Request, file []byte) {
+	rep, b, err := webAsk(t, webStall, webPiece, 3*webPiece-1, func(w http.ResponseWriter, r *http.Request, file []byte) {
 		if r.URL.Path != "/moved" {
 			http.Redirect(w, r, "/moved", http.StatusFound)
 			return
@@ -203,7 +203,7 @@ func TestWebSeedLiars(t *testing.T) {
 			_, _ = w.Write(file[from : to+1])
 		},
 	} {
-		rep, _, err := webAsk(t, from, to, h)
+		rep, _, err := webAsk(t, webStall, from, to, h)
 		if err == nil || len(rep.lied) != 1 || len(rep.fails) != 0 || rep.good != 0 {
 			t.Errorf("%s: %v, report %+v", name, err, rep)
 		}
@@ -230,7 +230,7 @@ func TestWebSeedThatFails(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		},
 	} {
-		rep, _, err := webAsk(t, from, to, h)
+		rep, _, err := webAsk(t, 200*time.Millisecond, from, to, h)
 		if err == nil || len(rep.fails) != 1 || len(rep.lied) != 0 || rep.good != 0 {
 			t.Errorf("%s: %v, report %+v", name, err, rep)
 		}
@@ -239,7 +239,7 @@ func TestWebSeedThatFails(t *testing.T) {
 
 // An error page says nothing about content; the library knows what to do.
 func TestWebSeedErrorPagePasses(t *testing.T) {
-	rep, b, err := webAsk(t, webPiece, 3*webPiece-1, func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+	rep, b, err := webAsk(t, webStall, webPiece, 3*webPiece-1, func(w http.ResponseWriter, _ *http.Request, _ []byte) {
 		http.Error(w, "busy", http.StatusServiceUnavailable)
 	})
 	if err != nil || string(b) != "busy\n" || len(rep.lied)+len(rep.fails)+rep.good != 0 {
