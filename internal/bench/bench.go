@@ -127,6 +127,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		{"delay", r.delay},
 		{"pipeline", r.pipeline},
 		{"threads", r.threads},
+		{"swarm", r.swarm},
+		{"verify", r.verify},
+		{"join", r.join},
 	} {
 		if !only.MatchString(part.name) {
 			continue
