@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
+	"neuron/internal/lastwords"
 )
 
 // Spawn says how to start a stage process.
@@ -44,7 +44,7 @@ type child struct {
 	// Constant after start.
 	spawn  Spawn
 	cmd    *exec.Cmd
-	stderr *ring
+	stderr *lastwords.Ring
 	stdin  io.WriteCloser
 	loaded wire.Loaded
 	done   chan struct{} // closed after everything below is final
@@ -82,7 +82,7 @@ func startChild(ctx context.Context, s Spawn, load wire.Load, handle func(*proto
 	if s.Silence == 0 {
 		s.Silence = defaultSilence
 	}
-	c := &child{spawn: s, began: time.Now(), handle: handle, done: make(chan struct{}), stderr: newRing(stderrKept)}
+	c := &child{spawn: s, began: time.Now(), handle: handle, done: make(chan struct{}), stderr: lastwords.New(stderrKept)}
 	c.cmd = exec.Command(s.Exe, s.Args...)
 	c.cmd.Stderr = c.stderr
 	c.cmd.Env = slices.Clone(fixedEnv)
@@ -277,23 +277,9 @@ func (c *child) exitError(err error) *protocol.Error {
 	if err == nil {
 		return protocol.Errorf(protocol.CodeShutdown, "the stage process ended in order")
 	}
-	last := lastFault(c.stderr.String())
+	last := c.stderr.Fault()
 	c.spawn.Logger.Error("Stage process died", "error", err, "fault", last)
 	return protocol.Errorf(protocol.CodeStageLost, "the stage process died: %w", err)
-}
-
-// lastFault finds the line of a dying child that says why. Other lines are not
-// logged: libllama prints grammars, which belong to a request.
-func lastFault(stderr string) string {
-	found := ""
-	for line := range strings.Lines(stderr) {
-		for _, mark := range []string{"GGML_ASSERT", "fatal error:", "panic:", "SIGSEGV", "SIGBUS"} {
-			if strings.Contains(line, mark) {
-				found = strings.TrimSpace(line)
-			}
-		}
-	}
-	return found
 }
 
 // kill ends the process at once.

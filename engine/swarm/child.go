@@ -7,13 +7,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/internal/lastwords"
 )
 
 const (
@@ -36,7 +35,7 @@ var childEnv = []string{
 type child struct {
 	spawn  Spawn
 	cmd    *exec.Cmd
-	stderr *ring
+	stderr *lastwords.Ring
 	stdin  io.WriteCloser
 	heard  func(Status)
 	next   chan Wanted   // the newest that has not been written
@@ -53,7 +52,7 @@ type child struct {
 // startChild starts the process. heard gets each status; it must not block.
 func startChild(s Spawn, heard func(Status)) (*child, *protocol.Error) {
 	c := &child{
-		spawn: s, stderr: newRing(stderrKept), heard: heard, began: time.Now(),
+		spawn: s, stderr: lastwords.New(stderrKept), heard: heard, began: time.Now(),
 		next: make(chan Wanted, 1), over: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.cmd = exec.Command(s.Exe, s.Args...)
@@ -179,22 +178,8 @@ func (c *child) exitError(err error) *protocol.Error {
 	if err == nil {
 		return lostf("the BitTorrent process ended by itself")
 	}
-	c.spawn.Logger.Error("BitTorrent process died", "error", err, "fault", lastFault(c.stderr.String()))
+	c.spawn.Logger.Error("BitTorrent process died", "error", err, "fault", c.stderr.Fault())
 	return lostf("the BitTorrent process died: %w", err)
-}
-
-// lastFault finds the line of a dying child that says why.
-func lastFault(stderr string) string {
-	found := ""
-	for line := range strings.Lines(stderr) {
-		if slices.ContainsFunc([]string{"panic:", "fatal error:", "SIGSEGV", "SIGBUS"}, func(mark string) bool { return strings.Contains(line, mark) }) {
-			found = strings.TrimSpace(line)
-			if len(found) > 300 {
-				found = found[:300]
-			}
-		}
-	}
-	return found
 }
 
 // fail keeps the first reason.
