@@ -27,11 +27,11 @@ func TestKeepsTheEnd(t *testing.T) {
 func TestFault(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"": "",
-		"llama_load: loading\nroot ::= secret\n":                    "",
+		"":                                       "",
+		"llama_load: loading\nroot ::= secret\n": "",
 		"x\n  panic: runtime error: index out of range\ngoroutine 1": "panic: runtime error: index out of range",
-		"GGML_ASSERT(a) failed\nfatal error: all asleep\n":          "fatal error: all asleep",
-		"[signal SIGSEGV: segmentation violation]":                  "[signal SIGSEGV: segmentation violation]",
+		"GGML_ASSERT(a) failed\nfatal error: all asleep\n":           "fatal error: all asleep",
+		"[signal SIGSEGV: segmentation violation]":                   "[signal SIGSEGV: segmentation violation]",
 	} {
 		r := lastwords.New(1 << 10)
 		fmt.Fprint(r, text)
