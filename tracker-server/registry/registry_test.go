@@ -196,12 +196,12 @@ func TestNames(t *testing.T) {
 		mustReport(t, r, t0, node(i, 1), report(shardReport(m, 4, 0, 4)))
 	}
 	for name, want := range map[string]protocol.ModelID{"test": modB, string(modA): modA, string(modB): modB} {
-		n, err := r.Index(name)
+		n, err := r.Network(t0, name)
 		if err != nil || n.Model != want {
 			t.Errorf("%s: %v, %v", name, n, err)
 		}
 	}
-	if _, err := r.Index("Test"); !errors.Is(err, &protocol.Error{Code: protocol.CodeModelUnknown}) {
+	if _, err := r.Network(t0, "Test"); !errors.Is(err, &protocol.Error{Code: protocol.CodeModelUnknown}) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -211,12 +211,11 @@ func TestPromises(t *testing.T) {
 	r := newRegistry()
 	m := node(1, 1)
 	free := func(now time.Time) (int64, int) {
-		x, err := r.Index("test")
+		n, err := r.Network(now, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := x.Shards(now)[0]
-		return s.FreeKV, s.Sessions
+		return n.Shards[0].FreeKV, n.Shards[0].Sessions
 	}
 	r.Promise(m.ID, "s1", modA, 0, 60_000) // before the node is known, as after a restart
 	r.Promise(m.ID, "s2", modB, 0, 5)
@@ -252,11 +251,11 @@ func TestRTTTakesTheLongerClaim(t *testing.T) {
 		mustReport(t, r, t0, node(i, 1), rep)
 	}
 	for _, p := range [][2]int{{1, 2}, {2, 1}} {
-		if us, ok := r.links.RTT(id(p[0]), id(p[1])); !ok || us != 9000 {
+		if us, ok := r.rtt(id(p[0]), id(p[1])); !ok || us != 9000 {
 			t.Errorf("%v: %d %v", p, us, ok)
 		}
 	}
-	if _, ok := r.links.RTT(id(1), id(9)); ok {
+	if _, ok := r.rtt(id(1), id(9)); ok {
 		t.Error("an unmeasured pair has a round trip")
 	}
 }
@@ -367,15 +366,15 @@ func TestChurn(t *testing.T) {
 			if top := slices.Max(info.Replicas); top > ready {
 				t.Fatalf("%d replicas with %d ready nodes", top, ready)
 			}
-			x, err := r.Index(string(info.Model))
+			net, err := r.Network(now, string(info.Model))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if all := slices.Min(info.Replicas) > 0; all != info.Routable {
 				t.Fatalf("replicas %v, routable %v", info.Replicas, info.Routable)
 			}
-			if route := x.Find(&routing.Request{Now: now, Gateway: "g", Context: 16}); (route != nil) != info.Routable {
-				t.Fatalf("routable %v, but %+v", info.Routable, route)
+			if _, err := routing.Find(net, routing.Request{Gateway: "g", Context: 16}); (err == nil) != info.Routable {
+				t.Fatalf("routable %v, but %v", info.Routable, err)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/registry"
+	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
 	"neuron/tracker-server/web"
 )
@@ -57,6 +58,17 @@ func (c *core) Session(ctx context.Context, id protocol.SessionID) (web.Session,
 		}
 	}
 	return sessionView(&s), nil
+}
+
+// Explain implements web.Source.
+func (c *core) Explain(model string, r routing.Request) (*routing.Route, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	net, err := c.reg.Network(c.o.Now(), model)
+	if err != nil {
+		return nil, err
+	}
+	return routing.Find(net, r)
 }
 
 func sessionView(s *sessions.Session) web.Session {
