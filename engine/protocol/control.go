@@ -161,10 +161,27 @@ type ShardReport struct {
 	Queue       int   `json:"queue"` // rows waiting
 	// StepMicros and ChunkMicros are measured on the real stage: one decode
 	// step, and one prefill chunk of ChunkRows rows. 0: not measured yet.
-	StepMicros  int64  `json:"step_us"`
-	ChunkMicros int64  `json:"chunk_us"`
-	Error       *Error `json:"error,omitempty"`
+	StepMicros  int64 `json:"step_us"`
+	ChunkMicros int64 `json:"chunk_us"`
+	// Prefixes names the prompt prefixes whose state the stage keeps, at most
+	// MaxPrefixes; see Prefix.ID.
+	Prefixes []string `json:"prefixes,omitempty"`
+	Error    *Error   `json:"error,omitempty"`
 }
+
+// MaxPrefixes bounds the prefixes of a shard's report and of a route request.
+const MaxPrefixes = 32
+
+// Prefix is the beginning of a prompt.
+type Prefix struct {
+	// ID is 1 to 64 bytes that say nothing of the text; the tracker only
+	// compares it.
+	ID     string `json:"id"`
+	Tokens int    `json:"tokens"`
+}
+
+// MaxRouteNodes bounds the nodes of a private route.
+const MaxRouteNodes = 256
 
 // Peers names nodes to measure.
 type Peers struct {
@@ -185,6 +202,12 @@ type RouteRequest struct {
 	Context int    `json:"context"`
 	Prompt  int    `json:"prompt"` // prompt tokens, for the cost model
 	Policy  string `json:"policy"`
+	// Nodes are the only ones that a private route may use, 1 to MaxRouteNodes;
+	// empty for a public route.
+	Nodes []NodeID `json:"nodes,omitempty"`
+	// Prefixes are beginnings of the prompt whose cached state would help, at
+	// most MaxPrefixes.
+	Prefixes []Prefix `json:"prefixes,omitempty"`
 	// RTTMicros are the gateway's own round trips to nodes.
 	RTTMicros map[NodeID]int64 `json:"rtt_us,omitempty"`
 }

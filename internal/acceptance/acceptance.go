@@ -42,7 +42,7 @@ var criteria = []criterion{
 	{12, "support reports exist for the large models", nil, "any GGUF, any cut"},
 	{13, "the session id is the same on all hops, in logs and in telemetry", sameSession, ""},
 	{14, "capability reports, and refusal of what does not fit", refusesWhatDoesNotFit, ""},
-	{15, "route choice weighs all stated factors", nil, "tracker"},
+	{15, "route choice weighs all stated factors", weighsFactors, ""},
 	{16, "billing follows receipts", nil, "tracker"},
 	{17, "no stage opens a byte outside its layers' extents", ownExtents, ""},
 	{18, "prefix snapshots stay outside the decode loop", nil, "prefix snapshots"},

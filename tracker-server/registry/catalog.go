@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/tracker-server/routing"
 )
 
 // Published is what the signed manifest of a model in the catalog says of it.
@@ -38,6 +37,15 @@ func (r *Registry) SetCatalog(list []Published) {
 	for i := range list {
 		r.catalog[list[i].Model] = &list[i]
 	}
+	for _, n := range r.members {
+		r.refresh(n)
+	}
+	for _, m := range r.models {
+		m.ix.Trained = 0
+		if p := r.catalog[m.id]; p != nil {
+			m.ix.Trained = p.Context
+		}
+	}
 	r.version++
 }
 
@@ -53,24 +61,24 @@ type Coverage struct {
 // Coverage says for every published model who serves it, whether anybody does
 // or not.
 func (r *Registry) Coverage(now time.Time) map[protocol.ModelID]Coverage {
-	all := r.models()
 	out := make(map[protocol.ModelID]Coverage, len(r.catalog))
 	for id, p := range r.catalog {
-		m := all[id]
+		m := r.shapeOf(id)
 		if m == nil {
 			out[id] = Coverage{Replicas: make([]int, p.Layers)}
 			continue
 		}
-		n := r.network(now, m)
-		c := Coverage{Replicas: replicas(n), Routable: routing.Connected(n)}
+		c := Coverage{Replicas: m.ix.Replicas(now), Routable: m.ix.Connected(now)}
 		busy := make(map[protocol.NodeID]bool)
-		for _, h := range m.shards {
-			switch h.s.State {
-			case protocol.ShardDownloading, protocol.ShardVerifying, protocol.ShardLoading:
-				if st, _ := r.stateOf(now, h.m); st == StateReady || st == StateOff {
-					busy[h.m.ID] = true
+		for n, h := range m.holders {
+			for _, s := range h.shards {
+				switch s.State {
+				case protocol.ShardDownloading, protocol.ShardVerifying, protocol.ShardLoading:
+					if st, _ := r.stateOf(now, n); st == StateReady || st == StateOff {
+						busy[n.ID] = true
+					}
+				case protocol.ShardReady, protocol.ShardDraining, protocol.ShardFailed:
 				}
-			case protocol.ShardReady, protocol.ShardDraining, protocol.ShardFailed:
 			}
 		}
 		c.Fetching = len(busy)

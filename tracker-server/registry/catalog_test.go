@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"neuron/engine/protocol"
-	"neuron/tracker-server/routing"
 )
 
 // TestManyClaimsDoNotHideAPublishedModel: what the manifest says is the truth,
@@ -42,12 +41,12 @@ func TestManyClaimsDoNotHideAPublishedModel(t *testing.T) {
 	if m := r.Models(t0); len(m) != 1 || m[0].Name != "guide" || m[0].Layers != 4 {
 		t.Errorf("models %+v", m)
 	}
-	n, err := r.Network(t0, "guide")
-	if err != nil || len(n.Shards) != 1 {
+	n, err := r.Index("guide")
+	if err != nil || len(n.Shards(t0)) != 1 {
 		t.Errorf("network %+v, %v", n, err)
 	}
-	n, err = r.Network(t0, "other")
-	if err != nil || n.Model != modB || routing.Connected(n) {
+	n, err = r.Index("other")
+	if err != nil || n.Model != modB || n.Connected(t0) {
 		t.Errorf("a model that nobody holds: %+v, %v", n, err)
 	}
 }

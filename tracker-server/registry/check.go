@@ -15,7 +15,7 @@ import (
 const (
 	MaxShards  = 64
 	MaxExits   = 4096
-	MaxRTTs    = 10_000
+	MaxRTTs    = 1024 // engines measure at most 256
 	MaxLayers  = 4096
 	maxText    = 256
 	maxNames   = 16 // sidebands, and dtypes
@@ -177,10 +177,48 @@ func checkShard(s *protocol.ShardReport) *protocol.Error {
 			return bad("%s of %d out of range", f.name, f.value)
 		}
 	}
+	if err := checkPrefixes(s.Prefixes); err != nil {
+		return err
+	}
 	if s.State == protocol.ShardReady && (c.Width < 1 || c.MaxContext < 1) {
 		return bad("a ready shard with width %d and context %d", c.Width, c.MaxContext)
 	}
 	return CheckError(s.Error)
+}
+
+func checkPrefixes(ids []string) *protocol.Error {
+	if len(ids) > protocol.MaxPrefixes {
+		return bad("%d prefixes, at most %d", len(ids), protocol.MaxPrefixes)
+	}
+	for _, id := range ids {
+		if id == "" || len(id) > 64 {
+			return bad("a prefix id of %d bytes", len(id))
+		}
+	}
+	return checkTexts("list of prefixes", ids...)
+}
+
+// CheckRoute checks what a route request says of nodes and prefixes.
+func CheckRoute(q *protocol.RouteRequest) error {
+	if len(q.Nodes) > protocol.MaxRouteNodes {
+		return bad("%d nodes of a private route, at most %d", len(q.Nodes), protocol.MaxRouteNodes)
+	}
+	for _, id := range q.Nodes {
+		if _, err := protocol.ParseNodeID(string(id)); err != nil {
+			return err
+		}
+	}
+	ids := make([]string, 0, min(len(q.Prefixes), protocol.MaxPrefixes+1))
+	for _, p := range q.Prefixes[:min(len(q.Prefixes), protocol.MaxPrefixes+1)] {
+		if p.Tokens < 1 || p.Tokens > q.Prompt {
+			return bad("a prefix of %d tokens of a prompt of %d", p.Tokens, q.Prompt)
+		}
+		ids = append(ids, p.ID)
+	}
+	if err := checkPrefixes(ids); err != nil {
+		return err
+	}
+	return CheckRTTs(q.RTTMicros)
 }
 
 // CheckError checks an error object that another side sent; nil is fine.

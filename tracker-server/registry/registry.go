@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/routing"
 )
 
 // Config holds the registry's times.
@@ -78,6 +79,8 @@ type member struct {
 	swarm    netip.AddrPort // of the report, as far as it can be believed
 	suspect  bool           // a neighbour blamed it; the next report clears it
 	failures int
+	models   []*model // that it holds shards of
+	gone     bool     // no longer in the registry
 }
 
 // Registry holds all members and all promises.
@@ -89,6 +92,16 @@ type Registry struct {
 	promised map[protocol.NodeID]map[protocol.SessionID]*promise
 	catalog  map[protocol.ModelID]*Published
 	version  uint64
+
+	// What routes are made of, see refresh.
+	models map[modelKey]*model
+	byID   map[protocol.ModelID][]*model
+	byName map[string][]*model
+	links  *routing.Links
+	recent map[protocol.NodeID]recent
+	barred map[protocol.NodeID]string
+	rings  rings
+	now    time.Time // the newest that any event brought
 }
 
 // promise is KV memory that a lease gave away and that no report shows yet.
@@ -106,6 +119,19 @@ func New(cfg Config) *Registry {
 		cfg:      cfg,
 		members:  make(map[memberKey]*member),
 		promised: make(map[protocol.NodeID]map[protocol.SessionID]*promise),
+		models:   make(map[modelKey]*model),
+		byID:     make(map[protocol.ModelID][]*model),
+		byName:   make(map[string][]*model),
+		links:    routing.NewLinks(),
+		recent:   make(map[protocol.NodeID]recent),
+		barred:   make(map[protocol.NodeID]string),
+	}
+}
+
+// tick moves the registry's time on.
+func (r *Registry) tick(now time.Time) {
+	if now.After(r.now) {
+		r.now = now
 	}
 }
 
@@ -131,7 +157,26 @@ func (r *Registry) Join(now time.Time, m Member) bool {
 		}
 	}
 	r.members[k] = n
+	r.tick(now)
+	if old != nil {
+		old.gone = true
+		r.refresh(old)
+		if n.report == nil {
+			r.links.Set(m.ID, nil)
+		}
+	}
+	r.refresh(n)
 	return true
+}
+
+// remove forgets a member and what it said.
+func (r *Registry) remove(n *member) {
+	delete(r.members, memberKey{n.ID, n.Role})
+	n.gone = true
+	r.refresh(n)
+	if n.Role == protocol.RoleNode {
+		r.links.Set(n.ID, nil)
+	}
 }
 
 // Left records that a connection is gone. A node that said goodbye is removed
@@ -145,11 +190,12 @@ func (r *Registry) Left(m Member, bye bool) {
 	}
 	r.version++
 	if bye || m.Role == protocol.RoleGateway || n.report == nil {
-		delete(r.members, k)
+		r.remove(n)
 		return
 	}
 	n.connected = false
 	n.fresh = false
+	r.refresh(n)
 }
 
 // Report replaces the node's state. The report must have passed CheckReport.
@@ -169,9 +215,12 @@ func (r *Registry) Report(now time.Time, m Member, rep *protocol.Report) error {
 	n.swarm = swarmAddr(n.Remote, rep.Swarm)
 	for s, p := range r.promised[m.ID] {
 		if p.confirmed && !now.Before(p.since.Add(settle)) {
-			r.Release(m.ID, s)
+			r.release(m.ID, s)
 		}
 	}
+	r.tick(now)
+	r.links.Set(m.ID, rep.RTTMicros)
+	r.refresh(n)
 	return nil
 }
 
@@ -188,6 +237,7 @@ func (r *Registry) Suspect(id protocol.NodeID) {
 		n.suspect = true
 		n.failures++
 		r.version++
+		r.refresh(n)
 	}
 }
 
@@ -195,7 +245,7 @@ func (r *Registry) Suspect(id protocol.NodeID) {
 // that still have a connection, which the caller closes.
 func (r *Registry) Expire(now time.Time) []Member {
 	var ghosts []Member
-	for k, n := range r.members {
+	for _, n := range r.members {
 		if n.Role != protocol.RoleNode {
 			continue
 		}
@@ -209,8 +259,14 @@ func (r *Registry) Expire(now time.Time) []Member {
 		if n.connected {
 			ghosts = append(ghosts, n.Member)
 		}
-		delete(r.members, k)
+		r.remove(n)
 		r.version++
+	}
+	r.tick(now)
+	for id, u := range r.recent {
+		if u.now(now) < 0.1 {
+			delete(r.recent, id)
+		}
 	}
 	slices.SortFunc(ghosts, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	return ghosts
@@ -224,6 +280,7 @@ func (r *Registry) Promise(node protocol.NodeID, s protocol.SessionID, model pro
 		r.promised[node] = of
 	}
 	of[s] = &promise{model: model, first: first, bytes: bytes}
+	r.changed(node)
 }
 
 // Confirm says that the session is open on the node since then: the next
@@ -236,6 +293,11 @@ func (r *Registry) Confirm(node protocol.NodeID, s protocol.SessionID, since tim
 
 // Release ends a promise.
 func (r *Registry) Release(node protocol.NodeID, s protocol.SessionID) {
+	r.release(node, s)
+	r.changed(node)
+}
+
+func (r *Registry) release(node protocol.NodeID, s protocol.SessionID) {
 	of := r.promised[node]
 	delete(of, s)
 	if len(of) == 0 {
@@ -245,6 +307,15 @@ func (r *Registry) Release(node protocol.NodeID, s protocol.SessionID) {
 
 // stateOf derives a member's state; why says more where it helps.
 func (r *Registry) stateOf(now time.Time, n *member) (s State, why string) {
+	s, why = n.state()
+	if (s == StateReady || s == StateOff) && now.Sub(n.reported) > r.cfg.drainAfter() {
+		return StateDraining, "missed its reports"
+	}
+	return s, why
+}
+
+// state is the part of a member's state that does not come with time alone.
+func (n *member) state() (s State, why string) {
 	switch {
 	case n.Role == protocol.RoleGateway:
 		return StateGateway, ""
@@ -254,8 +325,6 @@ func (r *Registry) stateOf(now time.Time, n *member) (s State, why string) {
 		return StateJoining, ""
 	case n.suspect:
 		return StateDraining, "a neighbour could not reach it"
-	case now.Sub(n.reported) > r.cfg.drainAfter():
-		return StateDraining, "missed its reports"
 	case n.report.SharingOff != "":
 		return StateOff, n.report.SharingOff
 	default:

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/routing"
@@ -196,12 +197,12 @@ func TestNames(t *testing.T) {
 		mustReport(t, r, t0, node(i, 1), report(shardReport(m, 4, 0, 4)))
 	}
 	for name, want := range map[string]protocol.ModelID{"test": modB, string(modA): modA, string(modB): modB} {
-		n, err := r.Network(t0, name)
+		n, err := r.Index(name)
 		if err != nil || n.Model != want {
 			t.Errorf("%s: %v, %v", name, n, err)
 		}
 	}
-	if _, err := r.Network(t0, "Test"); !errors.Is(err, &protocol.Error{Code: protocol.CodeModelUnknown}) {
+	if _, err := r.Index("Test"); !errors.Is(err, &protocol.Error{Code: protocol.CodeModelUnknown}) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -211,11 +212,12 @@ func TestPromises(t *testing.T) {
 	r := newRegistry()
 	m := node(1, 1)
 	free := func(now time.Time) (int64, int) {
-		n, err := r.Network(now, "test")
+		x, err := r.Index("test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return n.Shards[0].FreeKV, n.Shards[0].Sessions
+		s := x.Shards(now)[0]
+		return s.FreeKV, s.Sessions
 	}
 	r.Promise(m.ID, "s1", modA, 0, 60_000) // before the node is known, as after a restart
 	r.Promise(m.ID, "s2", modB, 0, 5)
@@ -251,11 +253,11 @@ func TestRTTTakesTheLongerClaim(t *testing.T) {
 		mustReport(t, r, t0, node(i, 1), rep)
 	}
 	for _, p := range [][2]int{{1, 2}, {2, 1}} {
-		if us, ok := r.rtt(id(p[0]), id(p[1])); !ok || us != 9000 {
+		if us, ok := r.links.RTT(id(p[0]), id(p[1])); !ok || us != 9000 {
 			t.Errorf("%v: %d %v", p, us, ok)
 		}
 	}
-	if _, ok := r.rtt(id(1), id(9)); ok {
+	if _, ok := r.links.RTT(id(1), id(9)); ok {
 		t.Error("an unmeasured pair has a round trip")
 	}
 }
@@ -282,10 +284,10 @@ func TestPeers(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	if d := cmp.Diff(sorted(0, 3), ids(r.Peers(t0, Member{ID: "gateway", Role: protocol.RoleGateway}, 10))); d != "" {
+	if d := gocmp.Diff(sorted(0, 3), ids(r.Peers(t0, Member{ID: "gateway", Role: protocol.RoleGateway}, 10))); d != "" {
 		t.Errorf("gateway: %s", d)
 	}
-	if d := cmp.Diff(sorted(0, 2, 3), ids(r.Peers(t0, node(1, 1), 10))); d != "" {
+	if d := gocmp.Diff(sorted(0, 2, 3), ids(r.Peers(t0, node(1, 1), 10))); d != "" {
 		t.Errorf("node 1: %s", d)
 	}
 	if got := r.Peers(t0, node(1, 1), 2); len(got) != 2 {
@@ -335,6 +337,30 @@ func TestCheckReport(t *testing.T) {
 	}
 }
 
+// slowShards is what the index of a model must hold, made from nothing.
+func (r *Registry) slowShards(now time.Time, id protocol.ModelID) []routing.Shard {
+	out := []routing.Shard{}
+	for _, n := range r.members {
+		if n.report == nil || n.Role != protocol.RoleNode {
+			continue
+		}
+		for i := range n.report.Shards {
+			if s := &n.report.Shards[i]; s.Capability.Model == id {
+				x := r.shard(n, s)
+				if st, _ := r.stateOf(now, n); st == StateDraining {
+					x.Blocked = string(st)
+				}
+				x.Recent = r.recentOf(n.ID)
+				out = append(out, x)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b routing.Shard) int {
+		return cmp.Or(cmp.Compare(a.Loaded.First, b.Loaded.First), cmp.Compare(a.Node, b.Node))
+	})
+	return out
+}
+
 // TestChurn drives the registry with random events and checks after each that
 // no node counts twice and that a model is routable exactly when the routing
 // package finds a chain.
@@ -348,7 +374,13 @@ func TestChurn(t *testing.T) {
 		now = now.Add(time.Duration(rnd.IntN(3000)) * time.Millisecond)
 		i := rnd.IntN(6)
 		m := node(i, epochs[i])
-		switch rnd.IntN(6) {
+		switch rnd.IntN(9) {
+		case 6:
+			r.Promise(m.ID, protocol.SessionID(fmt.Sprint("s-", rnd.IntN(3))), modA, rnd.IntN(6), int64(rnd.IntN(1000)))
+		case 7:
+			r.Release(m.ID, protocol.SessionID(fmt.Sprint("s-", rnd.IntN(3))))
+		case 8:
+			r.Bar(m.ID, []string{"", "a proven fault"}[rnd.IntN(2)])
 		case 0:
 			epochs[i]++
 			r.Join(now, node(i, epochs[i]))
@@ -366,15 +398,18 @@ func TestChurn(t *testing.T) {
 			if top := slices.Max(info.Replicas); top > ready {
 				t.Fatalf("%d replicas with %d ready nodes", top, ready)
 			}
-			net, err := r.Network(now, string(info.Model))
+			x, err := r.Index(string(info.Model))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if all := slices.Min(info.Replicas) > 0; all != info.Routable {
 				t.Fatalf("replicas %v, routable %v", info.Replicas, info.Routable)
 			}
-			if _, err := routing.Find(net, routing.Request{Gateway: "g", Context: 16}); (err == nil) != info.Routable {
-				t.Fatalf("routable %v, but %v", info.Routable, err)
+			if d := gocmp.Diff(r.slowShards(now, info.Model), x.Shards(now)); d != "" {
+				t.Fatalf("the index is not what the reports say: %s", d)
+			}
+			if route := x.Find(&routing.Request{Now: now, Gateway: "g", Context: 16}); (route != nil) != info.Routable {
+				t.Fatalf("routable %v, but %+v", info.Routable, route)
 			}
 		}
 	}

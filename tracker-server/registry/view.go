@@ -42,7 +42,9 @@ type ShardView struct {
 	Sessions    int                 `json:"sessions"`
 	MaxSessions int                 `json:"max_sessions"`
 	Queue       int                 `json:"queue"`
-	Error       *protocol.Error     `json:"error,omitempty"`
+	// CachedPrefixes counts the prompt prefixes whose state it keeps.
+	CachedPrefixes int             `json:"cached_prefixes,omitempty"`
+	Error          *protocol.Error `json:"error,omitempty"`
 }
 
 // Nodes lists all members, nodes before gateways, by id.
@@ -67,7 +69,7 @@ func (r *Registry) Nodes(now time.Time) []NodeView {
 				v.Shards = append(v.Shards, ShardView{
 					Model: s.Capability.Model, Name: s.Capability.Name, Layers: s.Capability.Layers, Loaded: s.Capability.Loaded,
 					State: s.State, StepMicros: s.StepMicros, ChunkMicros: s.ChunkMicros, FreeKVBytes: s.FreeKVBytes,
-					Sessions: s.Sessions, MaxSessions: s.MaxSessions, Queue: s.Queue, Error: s.Error,
+					Sessions: s.Sessions, MaxSessions: s.MaxSessions, Queue: s.Queue, CachedPrefixes: len(s.Prefixes), Error: s.Error,
 				})
 			}
 		}
@@ -91,38 +93,3 @@ func (r *Registry) Counts(now time.Time) map[State]int {
 	}
 	return out
 }
-
-// Peers lists the nodes whose round trip m should measure, at most limit, by
-// id: heads and tails of all models, since m may drive sessions, and nodes
-// whose range can follow or precede one of m's.
-func (r *Registry) Peers(now time.Time, m Member, limit int) []protocol.Peer {
-	var own []protocol.ShardReport
-	if n := r.members[memberKey{m.ID, protocol.RoleNode}]; n != nil && n.report != nil {
-		own = n.report.Shards
-	}
-	out := []protocol.Peer{}
-	for _, n := range r.members {
-		if n.ID == m.ID || n.report == nil {
-			continue
-		}
-		if st, _ := r.stateOf(now, n); st == StateReady && slices.ContainsFunc(n.report.Shards, func(s protocol.ShardReport) bool {
-			c := &s.Capability
-			return c.Loaded.First == 0 || c.Loaded.Last == c.Layers || slices.ContainsFunc(own, func(o protocol.ShardReport) bool {
-				return o.Capability.Model == c.Model && (touches(o.Capability.Loaded, c.Loaded) || touches(c.Loaded, o.Capability.Loaded))
-			})
-		}) {
-			out = append(out, protocol.Peer{Node: n.ID, Addr: n.Addr})
-		}
-	}
-	slices.SortFunc(out, func(a, b protocol.Peer) int { return cmp.Compare(a.Node, b.Node) })
-	if len(out) > limit {
-		// Start at the node's own place in the order, so that not everybody
-		// measures the same few.
-		at, _ := slices.BinarySearchFunc(out, m.ID, func(p protocol.Peer, id protocol.NodeID) int { return cmp.Compare(p.Node, id) })
-		out = append(out[at:len(out):len(out)], out[:at]...)[:limit]
-	}
-	return out
-}
-
-// touches reports whether b may follow a.
-func touches(a, b protocol.Range) bool { return b.First > a.First && b.First <= a.Last }

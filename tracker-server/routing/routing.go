@@ -1,26 +1,19 @@
 // Package routing picks the cheapest route through the shards of one model.
 //
-// It is pure and deterministic: the same network and request give the same
-// route, whatever the order of the shards. The registry and the server import
-// it; it knows no clock, no connection and no session.
+// It is pure and deterministic: the same shards and request give the same
+// route, whatever the order in which they came. Only the registry and the
+// server import it; it knows no clock, no connection and no session.
+//
+// An Index is kept up to date shard by shard, so that a search prepares
+// nothing. docs/decisions/0012-routing.md says how the search works and why it
+// is exact, docs/protocol/routing.md what the factors are.
 package routing
 
 import (
+	"time"
+
 	"neuron/engine/protocol"
 )
-
-// Network is what the registry knows of one model now. Find does not change it.
-type Network struct {
-	Model  protocol.ModelID
-	Name   string
-	Layers int
-	// MaxContext is the longest context of any shard, in tokens.
-	MaxContext int
-	Shards     []Shard
-	// RTT is a measured round trip between two nodes in microseconds; ok is
-	// false when nobody measured it. It must be symmetric. Nil: none known.
-	RTT func(a, b protocol.NodeID) (us int64, ok bool)
-}
 
 // Shard is one loaded range on one node.
 type Shard struct {
@@ -45,19 +38,38 @@ type Shard struct {
 	// Sessions counts promised ones too.
 	Sessions, MaxSessions int
 	Queue                 int // rows waiting
-	// Pressure is the node's memory pressure in thousandths, 0 to 1000.
-	Pressure int64
+	// Pressure is the node's memory pressure in thousandths, 0 to 1000, and
+	// DiskPressure the same of its disk.
+	Pressure, DiskPressure int64
+	// Relayed: the node cannot be dialled, a relay carries its frames.
+	Relayed bool
+	// Recent counts the sessions that the node was given lately.
+	Recent int
+	// Cached names the prompt prefixes whose state the node keeps.
+	Cached []string
 	// Blocked says why the shard takes no new session, or is "".
 	Blocked string
+	// Until is when the shard stops taking sessions by itself, because its node
+	// has missed its reports then. Zero: never.
+	Until time.Time
+	// Barred says why public routes leave the node out, or is "". Its owner's
+	// private routes may use it.
+	Barred string
 }
 
 // Request is what a gateway asks for.
 type Request struct {
+	Now     time.Time
 	Gateway protocol.NodeID
 	Context int // KV cells, 1 to protocol.MaxContext
 	Prompt  int // prompt tokens, for the cost of prefill; may be 0
 	// RTT holds the gateway's own round trips in microseconds.
 	RTT map[protocol.NodeID]int64
+	// Only are the nodes of a private route; nil: a public one. An empty map
+	// allows none.
+	Only map[protocol.NodeID]bool
+	// Prefixes are the prompt's prefixes whose cached state would help.
+	Prefixes []protocol.Prefix
 }
 
 // Route is the answer. It explains itself: the parts of all hops and Return
@@ -97,43 +109,40 @@ type Cost struct {
 	Stage    int64 `json:"stage_us"`    // measured step time, scaled to the used layers
 	Link     int64 `json:"link_us"`     // half the round trip from the previous hop
 	Overhead int64 `json:"overhead_us"` // fixed price of a hop
-	Load     int64 `json:"load_us"`     // sessions and rows that wait
+	Load     int64 `json:"load_us"`     // sessions on the same stage
+	Queue    int64 `json:"queue_us"`    // rows that wait
 	Memory   int64 `json:"memory_us"`   // memory pressure
+	Disk     int64 `json:"disk_us"`     // a disk that is nearly full
 	Prefill  int64 `json:"prefill_us"`  // prefill spread over the answer
+	Cache    int64 `json:"cache_us"`    // what a cached prefix saves of it; never positive
+	Relay    int64 `json:"relay_us"`    // frames that go through a relay
+	Fair     int64 `json:"fair_us"`     // sessions that the node was given lately
 }
 
 // Sum adds the parts.
 func (c Cost) Sum() int64 {
-	return c.Stage + c.Link + c.Overhead + c.Load + c.Memory + c.Prefill
+	return c.Stage + c.Link + c.Overhead + c.Load + c.Queue + c.Memory + c.Disk + c.Prefill + c.Cache + c.Relay + c.Fair
 }
 
-// Find returns the cheapest route. Errors: context_length_exceeded, kv_budget
-// (with "fits", the longest context that would fit, and "asked"), no_route
-// (with the missing layers in the message).
-func Find(n *Network, r Request) (*Route, error) {
-	if r.Context < 1 {
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "a context of %d tokens", r.Context)
+// Find returns the cheapest route, or nil when there is none; Refusal says why.
+func (x *Index) Find(r *Request) *Route {
+	if r.Context < 1 || r.Context > x.limit() {
+		return nil
 	}
-	limit := min(n.MaxContext, protocol.MaxContext)
-	if r.Context > limit {
-		return nil, protocol.Errorf(protocol.CodeContextExceeded,
-			"a context of %d tokens is longer than this model's %d", r.Context, limit).
-			With("asked", itoa(r.Context)).With("fits", itoa(limit))
+	if route := x.route(r, rules{headroom: true}, nil); route != nil {
+		return route
 	}
-	if route := search(n, r, rules{headroom: true}); route != nil {
-		return route, nil
-	}
-	if route := search(n, r, rules{}); route != nil {
-		return route, nil
-	}
-	return nil, explain(n, r)
+	return x.route(r, rules{}, nil)
 }
 
-// Connected reports whether any chain of usable shards covers the model,
-// leaving KV memory and session limits aside.
-func Connected(n *Network) bool {
-	return search(n, Request{Context: 1}, rules{anyKV: true, anySessions: true}) != nil
+// Connected reports whether any chain of shards that a public route may use
+// covers the model, leaving KV memory, contexts and session limits aside.
+func (x *Index) Connected(now time.Time) bool {
+	return x.routable(&Request{Now: now, Context: 1}, roomy)
 }
+
+// limit is the longest context that the model or any of its shards can have.
+func (x *Index) limit() int { return min(x.MaxContext(), protocol.MaxContext) }
 
 // nextPow2 is the smallest power of two that is at least n; stages reserve KV
 // in such steps.

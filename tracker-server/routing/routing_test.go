@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,9 +26,48 @@ func shard(node string, n, first, last int, exits ...int) Shard {
 	}
 }
 
-func network(n int, shards ...Shard) *Network {
-	return &Network{Model: "m", Name: "test", Layers: n, MaxContext: 131072, Shards: shards,
-		RTT: func(a, b protocol.NodeID) (int64, bool) { return 2000, true }}
+// world is what a test says of one model; index makes the real thing of it.
+type world struct {
+	layers int
+	shards []Shard
+	// rtt gives the round trip of two nodes, a before b by id.
+	rtt func(a, b protocol.NodeID) (int64, bool)
+}
+
+func network(n int, shards ...Shard) *world {
+	return &world{layers: n, shards: shards, rtt: func(a, b protocol.NodeID) (int64, bool) { return 2000, true }}
+}
+
+func (w *world) index() *Index {
+	links := NewLinks()
+	x := NewIndex("m", "test", w.layers, links)
+	of := make(map[protocol.NodeID][]Shard)
+	ids := []protocol.NodeID{"gw", "a", "b", "c", "d", "e", "f"}
+	for _, s := range w.shards {
+		if !slices.Contains(ids, s.Node) {
+			ids = append(ids, s.Node)
+		}
+		of[s.Node] = append(of[s.Node], s)
+	}
+	for i, a := range ids {
+		claims := make(map[protocol.NodeID]int64)
+		for _, b := range ids[:i] {
+			if us, ok := w.rtt(min(a, b), max(a, b)); ok {
+				claims[b] = us
+			}
+		}
+		links.Set(a, claims)
+		x.Put(a, of[a])
+	}
+	return x
+}
+
+func find(w *world, r Request) (*Route, error) {
+	x := w.index()
+	if route := x.Find(&r); route != nil {
+		return route, nil
+	}
+	return nil, x.Refusal(&r)
 }
 
 func path(r *Route) string {
@@ -44,7 +84,7 @@ func TestFind(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		net     *Network
+		net     *world
 		context int
 		want    string
 		code    protocol.Code
@@ -84,17 +124,17 @@ func TestFind(t *testing.T) {
 		{name: "kv of all loaded layers, also with an early exit", net: network(4, with(shard("a", 4, 0, 4, 1), func(s *Shard) { s.FreeKV = 2 * 1024; s.Tail = false }),
 			shard("b", 4, 1, 4)), context: 1024, code: protocol.CodeKVBudget, text: "context of 512"},
 		{name: "kv promised away", net: network(4, with(shard("a", 4, 0, 4), func(s *Shard) { s.FreeKV = -5 })), context: 1, code: protocol.CodeKVBudget, text: "no KV memory left"},
-		{name: "too long", net: func() *Network { n := network(4, shard("a", 4, 0, 4)); n.MaxContext = 2048; return n }(), context: 2049, code: protocol.CodeContextExceeded},
+		{name: "too long", net: network(4, with(shard("a", 4, 0, 4), func(s *Shard) { s.MaxContext = 2048 })), context: 2049, code: protocol.CodeContextExceeded},
 		{name: "context 0", net: network(4, shard("a", 4, 0, 4)), context: -1, code: protocol.CodeInvalidRequest},
-		{name: "a shard with a shorter context is no use", net: network(4, with(shard("a", 4, 0, 4), func(s *Shard) { s.MaxContext = 512 })), context: 1024,
-			code: protocol.CodeNoRoute, text: "context too short"},
+		{name: "a shard with a shorter context is no use", net: network(4, with(shard("a", 4, 0, 2), func(s *Shard) { s.MaxContext = 700 }), shard("b", 4, 2, 4)), context: 1024,
+			code: protocol.CodeContextExceeded, text: "contexts of at most 700 tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if c.context == 0 {
 				c.context = 64
 			}
-			r, err := Find(c.net, Request{Gateway: "gw", Context: c.context})
+			r, err := find(c.net, Request{Gateway: "gw", Context: c.context})
 			if c.code != "" {
 				if !errors.Is(err, &protocol.Error{Code: c.code}) || !strings.Contains(err.Error(), c.text) {
 					t.Fatalf("got %v, want %s with %q", err, c.code, c.text)
@@ -114,7 +154,7 @@ func TestFind(t *testing.T) {
 func TestCostAddsUp(t *testing.T) {
 	t.Parallel()
 	n := network(6, with(shard("a", 6, 0, 4, 3), func(s *Shard) { s.Sessions, s.Pressure, s.ChunkMicros = 1, 500, 80_000 }), shard("b", 6, 3, 6))
-	r, err := Find(n, Request{Gateway: "gw", Context: 1024, Prompt: 512, RTT: map[protocol.NodeID]int64{"a": 3001, "b": 5000}})
+	r, err := find(n, Request{Gateway: "gw", Context: 1024, Prompt: 512, RTT: map[protocol.NodeID]int64{"a": 3001, "b": 5000}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,53 +176,105 @@ func TestCostAddsUp(t *testing.T) {
 }
 
 // brute finds the best route by trying all of them.
-func brute(n *Network, r Request, ru rules) *label {
-	var best *label
-	cells := nextPow2(r.Context)
-	var walk func(l *label, at int, total int64)
-	walk = func(l *label, at int, total int64) {
-		if at == n.Layers {
-			done := *l
-			done.total = total + n.gatewayLink(r, l.shard.Node)
-			if best == nil || compare(&done, best) < 0 {
-				best = &done
+func brute(w *world, r Request, ru rules) *Route {
+	q := query{Request: &r, rules: ru, cells: nextPow2(r.Context)}
+	between := func(a, b protocol.NodeID) int64 {
+		if us, ok := w.rtt(min(a, b), max(a, b)); ok {
+			return ceilDiv(us, 2)
+		}
+		return DefaultRTT / 2
+	}
+	gateway := func(a protocol.NodeID) int64 {
+		if a == r.Gateway {
+			return 0
+		}
+		if us, ok := r.RTT[a]; ok {
+			return ceilDiv(us, 2)
+		}
+		return between(a, r.Gateway)
+	}
+	var best *Route
+	var walk func(hops []Hop, build protocol.Build, at int, total int64)
+	walk = func(hops []Hop, build protocol.Build, at int, total int64) {
+		if at == w.layers {
+			back := gateway(hops[len(hops)-1].Node)
+			done := &Route{Model: "m", Name: "test", Layers: w.layers, Build: build, Hops: slices.Clone(hops), ReturnMicros: back, TotalMicros: total + back,
+				StepMicros: total + back, Cells: q.cells, Headroom: ru.headroom}
+			for _, h := range hops {
+				done.StepMicros -= h.Cost.Prefill + h.Cost.Cache
+			}
+			if best == nil || before(done, best) {
+				best = done
 			}
 			return
 		}
-		for i := range n.Shards {
-			s := &n.Shards[i]
-			if s.Loaded.First != at || !s.usable(n, r, ru) || l.visits(s.Node) || l != nil && l.shard.Build != s.Build {
+		for i := range w.shards {
+			s := &w.shards[i]
+			if s.Loaded.First != at || at == 0 && !s.Head || q.refuses(s) != "" || len(hops) > 0 && build != s.Build ||
+				slices.ContainsFunc(hops, func(h Hop) bool { return h.Node == s.Node }) {
 				continue
 			}
 			for e := at + 1; e <= s.Loaded.Last; e++ {
-				if e != s.Loaded.Last && !slices.Contains(s.Exits, e) || e == n.Layers && !s.Tail || !s.fits(cells, ru) ||
-					s.WholeOnly && (at != 0 || e != n.Layers || s.Loaded.Last != n.Layers) {
+				if e != s.Loaded.Last && !slices.Contains(s.Exits, e) || e == w.layers && !s.Tail ||
+					s.WholeOnly && (at != 0 || e != w.layers || s.Loaded.Last != w.layers) {
 					continue
 				}
-				next := &label{shard: s, end: e, cost: stageCost(s, e-at, r), hops: 1, prev: l}
-				if l == nil {
-					next.cost.Link = n.gatewayLink(r, s.Node)
-				} else {
-					next.hops = l.hops + 1
-					next.cost.Link = n.between(l.shard.Node, s.Node)
+				c := stageCost(s, e-at)
+				all, saved := r.prefill(s, chunkCost(s, e-at))
+				c.Prefill, c.Cache, c.Link = all, -saved, gateway(s.Node)
+				if len(hops) > 0 {
+					c.Link = between(hops[len(hops)-1].Node, s.Node)
 				}
-				walk(next, e, total+next.cost.Sum())
+				walk(append(slices.Clone(hops), Hop{Node: s.Node, Addr: s.Addr, Use: protocol.Range{First: at, Last: e}, Loaded: s.Loaded,
+					KVBytes: kvBytes(s, q.cells), Measured: s.StepMicros > 0, Cost: c}), s.Build, e, total+c.Sum())
 			}
 		}
 	}
-	walk(nil, 0, 0)
+	walk(nil, protocol.Build{}, 0, 0)
 	return best
 }
 
-func randomNetwork(rnd *rand.Rand) (*Network, Request) {
+// before is the order of routes, in other words than the search's.
+func before(a, b *Route) bool {
+	if a.TotalMicros != b.TotalMicros {
+		return a.TotalMicros < b.TotalMicros
+	}
+	if len(a.Hops) != len(b.Hops) {
+		return len(a.Hops) < len(b.Hops)
+	}
+	for i := range a.Hops {
+		x, y := &a.Hops[i], &b.Hops[i]
+		switch {
+		case x.Node != y.Node:
+			return x.Node < y.Node
+		case x.Use.Last != y.Use.Last:
+			return x.Use.Last > y.Use.Last
+		case x.Loaded.Last != y.Loaded.Last:
+			return x.Loaded.Last < y.Loaded.Last
+		case a.Build != b.Build:
+			return a.Build.Llama < b.Build.Llama
+		}
+	}
+	return false
+}
+
+func randomNetwork(rnd *rand.Rand) (*world, Request) {
 	layers := 1 + rnd.IntN(7)
 	n := network(layers)
 	nodes := 1 + rnd.IntN(6)
 	id := func(i int) protocol.NodeID { return protocol.NodeID(rune('a' + i)) }
+	taken := make(map[string]bool)
 	for range 1 + rnd.IntN(9) {
 		first := rnd.IntN(layers)
 		last := first + 1 + rnd.IntN(layers-first)
 		s := shard(string(id(rnd.IntN(nodes))), layers, first, last)
+		// A second shard of the same layers on one node would be a tie that
+		// nothing breaks.
+		if key := string(s.Node) + s.Loaded.String(); taken[key] {
+			continue
+		} else {
+			taken[key] = true
+		}
 		for e := first + 1; e < last; e++ {
 			if rnd.IntN(3) > 0 {
 				s.Exits = append(s.Exits, e)
@@ -193,63 +285,135 @@ func randomNetwork(rnd *rand.Rand) (*Network, Request) {
 		s.MaxSessions = 1 + rnd.IntN(4)
 		s.FreeKV = int64(rnd.IntN(4)) * 100 * int64(last-first)
 		s.WholeOnly = rnd.IntN(20) == 0
+		s.Recent = rnd.IntN(3)
+		s.Relayed = rnd.IntN(10) == 0
+		s.DiskPressure = int64(rnd.IntN(3)) * 500
 		if rnd.IntN(8) == 0 {
 			s.Build.Llama = "b2"
 		}
 		if rnd.IntN(10) == 0 {
 			s.Blocked = "draining"
 		}
-		n.Shards = append(n.Shards, s)
+		if rnd.IntN(10) == 0 {
+			s.Until = time.Unix(int64(rnd.IntN(3)), 0)
+		}
+		if rnd.IntN(10) == 0 {
+			s.Barred = "banned"
+		}
+		if rnd.IntN(4) == 0 {
+			s.Cached = []string{"p"}
+		}
+		n.shards = append(n.shards, s)
 	}
 	links := make(map[[2]protocol.NodeID]int64)
 	for i := range nodes {
 		for k := range i {
 			if rnd.IntN(4) > 0 {
 				us := int64(rnd.IntN(5)) * 1000
-				links[[2]protocol.NodeID{id(i), id(k)}], links[[2]protocol.NodeID{id(k), id(i)}] = us, us
+				if rnd.IntN(4) == 0 {
+					us = 70_000 // worse than not measured
+				}
+				links[[2]protocol.NodeID{id(k), id(i)}] = us
 			}
 		}
 	}
-	n.RTT = func(a, b protocol.NodeID) (int64, bool) { us, ok := links[[2]protocol.NodeID{a, b}]; return us, ok }
-	r := Request{Gateway: "gw", Context: 1 + rnd.IntN(200), RTT: map[protocol.NodeID]int64{id(0): 1000}}
+	n.rtt = func(a, b protocol.NodeID) (int64, bool) { us, ok := links[[2]protocol.NodeID{a, b}]; return us, ok }
+	r := Request{Now: time.Unix(1, 0), Gateway: "gw", Context: 1 + rnd.IntN(200), RTT: map[protocol.NodeID]int64{id(0): 1000}}
 	if rnd.IntN(3) == 0 {
 		r.Gateway = id(rnd.IntN(nodes))
+	}
+	if rnd.IntN(2) == 0 {
+		r.Prompt = rnd.IntN(r.Context + 1)
+		r.Prefixes = []protocol.Prefix{{ID: "p", Tokens: r.Prompt / 2}}
+	}
+	if rnd.IntN(4) == 0 {
+		r.Only = make(map[protocol.NodeID]bool)
+		for i := range nodes {
+			if rnd.IntN(4) > 0 {
+				r.Only[id(i)] = true
+			}
+		}
 	}
 	return n, r
 }
 
 // TestFindMatchesBruteForce compares the search with an exhaustive one, for
-// the best route, its cost and its existence, and checks that the order of
-// the shards does not matter.
+// the best route, its cost and its existence, and checks that neither the
+// order of the shards nor the history of the index matters.
 func TestFindMatchesBruteForce(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	found := 0
 	for i := range 6000 {
 		n, r := randomNetwork(rnd)
-		for _, ru := range []rules{{headroom: true}, {}, {anyKV: true, anySessions: true}} {
-			got, want := search(n, r, ru), brute(n, r, ru)
-			if (got == nil) != (want == nil) {
-				t.Fatalf("case %d %+v: search %v, brute force %v\n%+v", i, ru, got, want, n.Shards)
+		x := n.index()
+		for _, ru := range []rules{{headroom: true}, {}, {anyKV: true, anySessions: true}, roomy} {
+			got, want := x.route(&r, ru, nil), brute(n, r, ru)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatalf("case %d %+v: %s\n%+v", i, ru, d, n.shards)
 			}
-			if got == nil {
-				continue
-			}
-			found++
-			if d := cmp.Diff(want.route(n, r, ru, nextPow2(r.Context)), got); d != "" {
-				t.Fatalf("case %d %+v: %s", i, ru, d)
+			if got != nil {
+				found++
 			}
 		}
-		a, errA := Find(n, r)
-		rnd.Shuffle(len(n.Shards), func(i, k int) { n.Shards[i], n.Shards[k] = n.Shards[k], n.Shards[i] })
-		b, errB := Find(n, r)
-		if d := cmp.Diff(a, b); d != "" || (errA == nil) != (errB == nil) {
-			t.Fatalf("case %d depends on the order: %s %v %v", i, d, errA, errB)
+		if got, want := x.Connected(r.Now), brute(n, Request{Now: r.Now, Context: 1}, roomy) != nil; got != want {
+			t.Fatalf("case %d: connected %v, want %v", i, got, want)
+		}
+		a := x.Find(&r)
+		rnd.Shuffle(len(n.shards), func(i, k int) { n.shards[i], n.shards[k] = n.shards[k], n.shards[i] })
+		y := n.index()
+		for range 4 { // come and go, change and change back
+			s := n.shards[rnd.IntN(len(n.shards))]
+			var own []Shard
+			for _, o := range n.shards {
+				if o.Node == s.Node {
+					own = append(own, o)
+				}
+			}
+			s.StepMicros += 500
+			s.Loaded.First = 0
+			y.Put(s.Node, []Shard{s})
+			y.Put(s.Node, nil)
+			y.Put(s.Node, own)
+		}
+		if d := cmp.Diff(a, y.Find(&r)); d != "" {
+			t.Fatalf("case %d depends on the history: %s", i, d)
+		}
+		if d := cmp.Diff(a, y.Clone(r.Gateway).Find(&r)); d != "" {
+			t.Fatalf("case %d: a clone answers otherwise: %s", i, d)
+		}
+		if a == nil {
+			if err := x.Refusal(&r); err == nil {
+				t.Fatalf("case %d: no reason", i)
+			}
+			continue
+		}
+		e, err := y.Explain(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next := secondBest(n, r, rules{headroom: a.Headroom}, a); (next == nil) != (e.Next == nil) || next != nil && next.TotalMicros != e.Next.TotalMicros {
+			t.Fatalf("case %d: next best %+v, want %+v", i, e.Next, next)
+		}
+		if d := cmp.Diff(a, e.Route); d != "" {
+			t.Fatalf("case %d: explained another route: %s", i, d)
 		}
 	}
 	if found < 2000 {
 		t.Errorf("only %d routes in all cases", found)
 	}
+}
+
+// secondBest is the best route that lacks one of a's shards.
+func secondBest(w *world, r Request, ru rules, a *Route) (best *Route) {
+	for _, h := range a.Hops {
+		less := *w
+		less.shards = slices.DeleteFunc(slices.Clone(w.shards), func(s Shard) bool { return s.Node == h.Node && s.Loaded == h.Loaded })
+		if n := brute(&less, r, ru); n != nil && (best == nil || n.TotalMicros < best.TotalMicros) {
+			best = n
+		}
+	}
+	return best
 }
 
 // TestCoverageGivesRoute: when every shard may stop anywhere and each node has
@@ -271,28 +435,10 @@ func TestCoverageGivesRoute(t *testing.T) {
 			for l := first; l < last; l++ {
 				covered[l] = true
 			}
-			n.Shards = append(n.Shards, s)
+			n.shards = append(n.shards, s)
 		}
-		if all := !slices.Contains(covered, false); all != Connected(n) {
-			t.Fatalf("case %d: covered %v, connected %v: %+v", i, covered, Connected(n), n.Shards)
-		}
-	}
-}
-
-func BenchmarkFind(b *testing.B) {
-	rnd := rand.New(rand.NewPCG(5, 6))
-	n := network(80)
-	for k := range 1000 {
-		first := rnd.IntN(8) * 10
-		s := shard(fmt.Sprintf("n%04d", k), 80, first, min(80, first+10+rnd.IntN(3)*10))
-		for e := first + 1; e < s.Loaded.Last; e++ {
-			s.Exits = append(s.Exits, e)
-		}
-		n.Shards = append(n.Shards, s)
-	}
-	for b.Loop() {
-		if _, err := Find(n, Request{Gateway: "gw", Context: 4096}); err != nil {
-			b.Fatal(err)
+		if all, got := !slices.Contains(covered, false), n.index().Connected(time.Time{}); all != got {
+			t.Fatalf("case %d: covered %v, connected %v: %+v", i, covered, got, n.shards)
 		}
 	}
 }

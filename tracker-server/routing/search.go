@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"cmp"
 	"slices"
 
 	"neuron/engine/protocol"
@@ -12,246 +11,310 @@ type rules struct {
 	headroom    bool // keep a fifth of each node's free KV bytes
 	anyKV       bool // ignore KV memory
 	anySessions bool // ignore session limits
+	anyContext  bool // ignore the longest context of a shard
 }
 
-// label is a partial route that ends behind shard at layer end. Labels form a
-// tree; they never change once they are made.
+// roomy asks only whether the layers are there.
+var roomy = rules{anyKV: true, anySessions: true, anyContext: true}
+
+// way is the best way to enter a shard: prev is the shard before, used up to
+// from, or nil for the gateway.
+type way struct {
+	prev  *entry
+	from  int32
+	hops  int32
+	total int64 // including link
+	link  int64
+}
+
+// label is a partial route that ends behind shard at its boundary.
 type label struct {
-	shard *Shard
-	end   int
+	shard *entry
 	total int64
-	cost  Cost
-	hops  int
-	prev  *label
-	// used marks the nodes with several shards that the route contains: only
-	// such a node could appear twice.
-	used uint64
+	next  int32 // the next label of the same node at this boundary, plus 1
+	hops  int32
 }
 
-// maxLabels bounds the alternatives that are kept per shard when nodes hold
-// several shards of one model. Below the bound the search is exact.
-const maxLabels = 32
+// scratch is the memory of a search, kept for the next one.
+type scratch struct {
+	ending [][]label // per boundary
+	open   []bool    // boundaries where some shard starts
+	first  []int32   // per site: its first label at this boundary, plus 1
+	order  []int32   // a heap of the labels at this boundary, best first
+	sorted []int32   // what was taken from it
+}
 
-// search runs one search per build and returns the best route of all.
-func search(n *Network, r Request, ru rules) *Route {
-	groups := make(map[protocol.Build][]*Shard)
-	cells := nextPow2(r.Context)
-	for i := range n.Shards {
-		s := &n.Shards[i]
-		if s.usable(n, r, ru) {
-			groups[s.Build] = append(groups[s.Build], s)
+// query is one search.
+type query struct {
+	*Request
+	x       *Index
+	rules   rules
+	cells   int
+	without []*entry
+	longest bool // only the longest shard of each node
+}
+
+// usable holds the filters that do not depend on the exit.
+func (q *query) usable(e *entry) bool {
+	return !e.dead && q.refuses(&e.Shard) == "" && !slices.Contains(q.without, e) && (!q.longest || e == q.longestOf(e))
+}
+
+// longestOf finds the longest usable shard of e's node, the lower one of two.
+func (q *query) longestOf(e *entry) *entry {
+	best := e
+	for _, o := range q.x.nodes[e.Node] {
+		if o != e && !o.dead && q.refuses(&o.Shard) == "" && !slices.Contains(q.without, o) &&
+			(o.Loaded.Len() > best.Loaded.Len() || o.Loaded.Len() == best.Loaded.Len() && o.Loaded.First < best.Loaded.First) {
+			best = o
 		}
 	}
+	return best
+}
+
+// Why a shard is left out, in the order in which filters apply.
+const (
+	outPolicy   = "policy"
+	outState    = "state"
+	outContext  = "context"
+	outSessions = "sessions"
+	outKV       = "kv"
+)
+
+// refuses says which filter leaves s out, or "".
+func (q *query) refuses(s *Shard) string {
+	switch {
+	case q.Only == nil && s.Barred != "", q.Only != nil && !q.Only[s.Node]:
+		return outPolicy
+	case s.Blocked != "" || !s.Until.IsZero() && q.Now.After(s.Until):
+		return outState
+	case !q.rules.anyContext && s.MaxContext < q.Context:
+		return outContext
+	case !q.rules.anySessions && s.Sessions >= s.MaxSessions:
+		return outSessions
+	case !q.rules.anyKV && kvBytes(s, q.cells) > s.spare(q.rules.headroom):
+		return outKV
+	}
+	return ""
+}
+
+// spare is the KV memory that a session may have.
+func (s *Shard) spare(headroom bool) int64 {
+	if headroom {
+		return s.FreeKV - s.FreeKV/5
+	}
+	return s.FreeKV
+}
+
+// maxSplits bounds the searches that keep a route from visiting a node twice.
+// Only networks with several shards per node can need one; nodes that report
+// many shards to make the tracker search must not get far.
+const maxSplits = 12
+
+// best finds the cheapest route that visits no node twice. The search itself
+// ignores that rule, so what it finds is a lower bound, and the answer when it
+// obeys the rule. Otherwise a legal route lacks one of the two visits: both
+// cases are searched, cheapest first.
+func (x *Index) best(r *Request, ru rules, without []*entry) *found {
+	q := &query{Request: r, x: x, rules: ru, cells: nextPow2(r.Context), without: without}
+	type attempt struct {
+		*found
+		without []*entry
+	}
+	var open []attempt
+	try := func(without []*entry) {
+		q.without = without
+		if f := q.search(); f != nil {
+			open = append(open, attempt{f, without})
+		}
+	}
+	try(without)
+	for n := 0; len(open) > 0; n++ {
+		at := 0
+		for i := range open {
+			if open[i].compare(open[at].found) < 0 {
+				at = i
+			}
+		}
+		a := open[at]
+		i, k, ok := a.twice()
+		if !ok {
+			return a.found
+		}
+		open = slices.Delete(open, at, at+1)
+		if n < maxSplits {
+			try(append(slices.Clone(a.without), a.hops[i].shard))
+			try(append(slices.Clone(a.without), a.hops[k].shard))
+			continue
+		}
+		// Out of patience: every node keeps its longest shard only, as placement
+		// counts it.
+		q.without, q.longest = without, true
+		return q.search()
+	}
+	return nil
+}
+
+// search goes through all builds and returns the best route of all.
+func (q *query) search() *found {
+	var best *found
+	for _, p := range q.x.pools {
+		if f := q.searchPool(p); f != nil && (best == nil || f.compare(best) < 0) {
+			best = f
+		}
+	}
+	return best
+}
+
+// searchPool goes through the boundaries from layer 0 up. Every edge leads
+// upwards, so each boundary's labels are complete when it is reached.
+func (q *query) searchPool(p *pool) *found {
+	if p.firsts[0] != 0 {
+		return nil
+	}
+	w := &q.x.links.work
+	w.reset(q.x.Layers, len(q.x.links.sites))
+	for _, f := range p.firsts {
+		w.open[f] = true
+	}
+	w.open[q.x.Layers] = true
+	for _, first := range p.firsts {
+		labels := w.ending[first]
+		if first > 0 && len(labels) == 0 {
+			continue
+		}
+		w.enter(labels)
+		for _, e := range p.starts[first] {
+			if !q.usable(e) {
+				continue
+			}
+			if first == 0 {
+				link := q.x.gatewayLink(q.Request, e.Node, e.site)
+				e.in = way{hops: 1, total: link, link: link}
+			} else if !q.reach(e, w, labels, int32(first)) {
+				continue
+			}
+			q.leave(e, w)
+		}
+		w.clear(labels)
+	}
+	return q.arrive(p, w.ending[q.x.Layers])
+}
+
+// routable reports whether there is any route. That costs far less than the
+// best one as long as each node has one shard.
+func (x *Index) routable(r *Request, ru rules) bool {
+	if !x.single() {
+		return x.best(r, ru, nil) != nil
+	}
+	q := &query{Request: r, x: x, rules: ru, cells: nextPow2(r.Context)}
+	return q.reachable()
+}
+
+// reachable reports whether a chain exists, for an index whose nodes have one
+// shard each: then no chain visits a node twice.
+func (q *query) reachable() bool {
+	reached := make([]bool, q.x.Layers+1)
+	for _, p := range q.x.pools {
+		clear(reached)
+		reached[0] = true
+		for _, first := range p.firsts {
+			if !reached[first] {
+				continue
+			}
+			for _, e := range p.starts[first] {
+				if q.usable(e) {
+					for _, d := range e.ends {
+						reached[d.at] = true
+					}
+				}
+			}
+			if reached[q.x.Layers] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leave adds the labels of all boundaries at which e may stop and another
+// shard may go on (or the model ends).
+func (q *query) leave(e *entry, w *scratch) {
+	for i := range e.ends {
+		d := &e.ends[i]
+		if !w.open[d.at] {
+			continue
+		}
+		total := e.in.total + d.base
+		if q.Prompt > 0 {
+			all, saved := q.prefill(&e.Shard, d.chunk)
+			total += all - saved
+		}
+		w.ending[d.at] = append(w.ending[d.at], label{shard: e, total: total, hops: e.in.hops})
+	}
+}
+
+// reach finds the best way into e from the labels at its first layer. Of the
+// nodes that nobody measured from e, whose links cost the same, only the first
+// in order counts; of the others those that are near enough to be better.
+func (q *query) reach(e *entry, w *scratch, labels []label, at int32) bool {
+	var best way
+	var from *label
+	consider := func(l *label, link int64) {
+		if l.hops >= protocol.MaxHops {
+			return
+		}
+		total := l.total + link
+		if from != nil && (total > best.total || total == best.total &&
+			(l.hops > from.hops || l.hops == from.hops && compareWays(l.shard, at, from.shard, at) >= 0)) {
+			return
+		}
+		best = way{prev: l.shard, from: at, hops: l.hops + 1, total: total, link: link}
+		from = l
+	}
+	least := w.nth(0, labels, at).total
+	for n := 0; ; n++ {
+		l := w.nth(n, labels, at)
+		if l == nil {
+			break
+		}
+		if l.shard.site == e.site || l.hops >= protocol.MaxHops {
+			continue
+		}
+		if _, known := q.x.links.half(e.site, l.shard.site); !known {
+			consider(l, DefaultRTT/2)
+			break
+		}
+	}
+	for _, k := range q.x.links.sites[e.site].near {
+		if from != nil && least+int64(k.half) > best.total {
+			break // and so are all that follow
+		}
+		for i := w.first[k.to]; i != 0; i = labels[i-1].next {
+			consider(&labels[i-1], int64(k.half))
+		}
+	}
+	e.in = best
+	return from != nil
+}
+
+// arrive picks the best whole route.
+func (q *query) arrive(p *pool, labels []label) *found {
 	var best *label
-	for _, shards := range groups {
-		if l := searchBuild(n, r, ru, shards, cells); l != nil && (best == nil || compare(l, best) < 0) {
+	for i := range labels {
+		l := &labels[i]
+		l.total += q.x.gatewayLink(q.Request, l.shard.Node, l.shard.site)
+		if best == nil || l.compare(best, int32(q.x.Layers)) < 0 {
 			best = l
 		}
 	}
 	if best == nil {
 		return nil
 	}
-	return best.route(n, r, ru, cells)
-}
-
-// usable holds the filters that do not depend on the exit.
-func (s *Shard) usable(n *Network, r Request, ru rules) bool {
-	return s.Blocked == "" && s.Loaded.Valid(n.Layers) && s.MaxContext >= r.Context &&
-		(ru.anySessions || s.Sessions < s.MaxSessions) &&
-		(s.Loaded.First > 0 || s.Head)
-}
-
-// fits checks KV memory for a session of so many cells.
-func (s *Shard) fits(cells int, ru rules) bool {
-	if ru.anyKV {
-		return true
+	f := &found{build: p.build, total: best.total}
+	for e, at := best.shard, q.x.Layers; e != nil; {
+		f.hops = append(f.hops, hop{e, at, e.in.link})
+		e, at = e.in.prev, int(e.in.from)
 	}
-	free := s.FreeKV
-	if ru.headroom {
-		free -= free / 5
-	}
-	return kvBytes(s, cells) <= free
-}
-
-// searchBuild goes through the boundaries from layer 0 up. Every edge leads
-// upwards, so each boundary's labels are complete when it is reached.
-func searchBuild(n *Network, r Request, ru rules, shards []*Shard, cells int) *label {
-	// One order for all inputs, so that bounded alternatives do not depend on
-	// the caller's order.
-	slices.SortFunc(shards, func(a, b *Shard) int {
-		return cmp.Or(cmp.Compare(a.Loaded.First, b.Loaded.First), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Loaded.Last, b.Loaded.Last))
-	})
-	boundary := make([]bool, n.Layers+1)
-	for _, s := range shards {
-		boundary[s.Loaded.First] = true
-	}
-	boundary[n.Layers] = true
-	bits := severalShards(shards)
-
-	ending := make([][]*label, n.Layers+1)
-	for _, s := range shards {
-		entries := enter(n, r, s, ending[s.Loaded.First], bits)
-		if len(entries) == 0 {
-			continue
-		}
-		for _, e := range s.ends(n.Layers, boundary) {
-			used := e - s.Loaded.First
-			if !s.fits(cells, ru) {
-				continue
-			}
-			c := stageCost(s, used, r)
-			for _, in := range entries {
-				l := &label{shard: s, end: e, cost: c, hops: in.hops, prev: in.prev, used: in.used | bits[s.Node]}
-				l.cost.Link = in.link
-				l.total = in.total + l.cost.Sum()
-				ending[e] = append(ending[e], l)
-			}
-		}
-	}
-	var best *label
-	for _, l := range ending[n.Layers] {
-		l.total += n.gatewayLink(r, l.shard.Node)
-		if best == nil || compare(l, best) < 0 {
-			best = l
-		}
-	}
-	return best
-}
-
-// ends lists, ascending, the boundaries at which s may stop and another shard
-// may go on (or the model ends).
-func (s *Shard) ends(layers int, boundary []bool) []int {
-	if s.WholeOnly {
-		if s.Tail && s.Loaded.First == 0 && s.Loaded.Last == layers {
-			return []int{layers}
-		}
-		return nil
-	}
-	var out []int
-	add := func(e int) {
-		if e > s.Loaded.First && e <= s.Loaded.Last && boundary[e] && (e < layers || s.Tail) {
-			out = append(out, e)
-		}
-	}
-	for _, e := range s.Exits {
-		if e < s.Loaded.Last {
-			add(e)
-		}
-	}
-	add(s.Loaded.Last)
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// severalShards gives a bit to each node that has shards with different first
-// layers: a route could otherwise visit it twice. Nodes beyond the 64th get no
-// bit; for them distinctness is still checked, only alternatives may be lost.
-func severalShards(shards []*Shard) map[protocol.NodeID]uint64 {
-	first := make(map[protocol.NodeID]int, len(shards))
-	bits := make(map[protocol.NodeID]uint64)
-	next := uint64(1)
-	for _, s := range shards {
-		if f, ok := first[s.Node]; !ok {
-			first[s.Node] = s.Loaded.First
-		} else if f != s.Loaded.First && bits[s.Node] == 0 && next != 0 {
-			bits[s.Node] = next
-			next <<= 1
-		}
-	}
-	return bits
-}
-
-// entry is a way to reach a shard.
-type entry struct {
-	prev  *label
-	total int64
-	link  int64
-	hops  int
-	used  uint64
-}
-
-// enter lists the ways to reach s that may still be the best: the cheapest
-// one, and dearer ones that visit fewer of the nodes with several shards.
-func enter(n *Network, r Request, s *Shard, before []*label, bits map[protocol.NodeID]uint64) []entry {
-	if s.Loaded.First == 0 {
-		return []entry{{link: n.gatewayLink(r, s.Node), hops: 1}}
-	}
-	var all []entry
-	var best *entry
-	for _, l := range before {
-		if l.hops >= protocol.MaxHops || l.used&bits[s.Node] != 0 || l.visits(s.Node) {
-			continue
-		}
-		e := entry{prev: l, total: l.total, link: n.between(l.shard.Node, s.Node), hops: l.hops + 1, used: l.used}
-		if len(bits) > 0 {
-			all = append(all, e)
-		} else if best == nil || compareEntries(e, *best) < 0 {
-			best = &e
-		}
-	}
-	if best != nil {
-		return []entry{*best}
-	}
-	slices.SortFunc(all, compareEntries)
-	var kept []entry
-	for _, e := range all {
-		dominated := slices.ContainsFunc(kept, func(k entry) bool { return k.used&^e.used == 0 })
-		if !dominated {
-			kept = append(kept, e)
-		}
-		if len(kept) == maxLabels {
-			break
-		}
-	}
-	return kept
-}
-
-// visits reports whether the route contains node.
-func (l *label) visits(node protocol.NodeID) bool {
-	for ; l != nil; l = l.prev {
-		if l.shard.Node == node {
-			return true
-		}
-	}
-	return false
-}
-
-func compareEntries(a, b entry) int {
-	return cmp.Or(cmp.Compare(a.total+a.link, b.total+b.link), cmp.Compare(a.hops, b.hops), compareWays(a.prev, b.prev))
-}
-
-// compare orders routes: cost, then fewer hops, then node ids from the head
-// on, then longer first parts.
-func compare(a, b *label) int {
-	return cmp.Or(cmp.Compare(a.total, b.total), cmp.Compare(a.hops, b.hops), compareWays(a, b))
-}
-
-// compareWays compares two ways of equal length from the head on.
-func compareWays(a, b *label) int {
-	if a == b || a == nil || b == nil {
-		return 0
-	}
-	return cmp.Or(compareWays(a.prev, b.prev), cmp.Compare(a.shard.Node, b.shard.Node), cmp.Compare(b.end, a.end),
-		cmp.Compare(a.shard.Loaded.Last, b.shard.Loaded.Last),
-		cmp.Compare(a.shard.Build.Protocol, b.shard.Build.Protocol), cmp.Compare(a.shard.Build.Llama, b.shard.Build.Llama),
-		cmp.Compare(a.cost.Stage, b.cost.Stage), cmp.Compare(a.shard.KVPerCell, b.shard.KVPerCell))
-}
-
-func (l *label) route(n *Network, r Request, ru rules, cells int) *Route {
-	out := &Route{
-		Model: n.Model, Name: n.Name, Layers: n.Layers, Build: l.shard.Build,
-		ReturnMicros: n.gatewayLink(r, l.shard.Node), TotalMicros: l.total,
-		Cells: cells, Headroom: ru.headroom, StepMicros: l.total,
-	}
-	for ; l != nil; l = l.prev {
-		s := l.shard
-		use := protocol.Range{First: s.Loaded.First, Last: l.end}
-		out.Hops = append(out.Hops, Hop{
-			Node: s.Node, Addr: s.Addr, Use: use, Loaded: s.Loaded,
-			KVBytes: kvBytes(s, cells), Measured: s.StepMicros > 0, Cost: l.cost,
-		})
-		out.StepMicros -= l.cost.Prefill
-	}
-	slices.Reverse(out.Hops)
-	return out
+	slices.Reverse(f.hops)
+	return f
 }

@@ -10,10 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"neuron/engine/protocol"
 	"neuron/tracker-server/announce"
 	"neuron/tracker-server/channel"
 	"neuron/tracker-server/registry"
+	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
 	"neuron/tracker-server/store"
 )
@@ -44,6 +47,7 @@ type core struct {
 	metrics *metrics
 	tokens  tokens
 	kick    chan struct{} // wakes the persister; capacity 1
+	explain *rate.Limiter
 
 	announced *announce.Table // has its own lock
 	catalog   atomic.Pointer[catalog]
@@ -54,11 +58,14 @@ type core struct {
 	table *sessions.Table
 	peers map[peerKey]peer
 	dirty map[protocol.SessionID]store.Session // to be written
+	// routes says why live sessions run where they do.
+	routes map[protocol.SessionID]*routing.Route
 	// places is what nodes should hold.
 	places *places
 	// What the newest round of peer lists was made from, and when.
 	peersVersion uint64
 	peersAt      time.Time
+	peersDue     []peer // that the round has not reached yet
 	// The same of swarm.
 	swarmVersion uint64
 	swarmAt      time.Time
@@ -66,9 +73,10 @@ type core struct {
 
 func newCore(o Options, key ed25519.PrivateKey, st store.Store) *core {
 	c := &core{
-		o: o, key: key, store: st, tokens: newTokens(key), kick: make(chan struct{}, 1),
+		o: o, key: key, store: st, tokens: newTokens(key), kick: make(chan struct{}, 1), explain: rate.NewLimiter(explainRate, explainBurst),
 		reg: registry.New(o.registryConfig()), table: sessions.New(o.sessionsConfig()),
 		peers: make(map[peerKey]peer), dirty: make(map[protocol.SessionID]store.Session),
+		routes: make(map[protocol.SessionID]*routing.Route),
 	}
 	c.announced = announce.New(announce.Config{Now: o.Now, Loopback: o.onLoopback()})
 	c.places = newPlaces()
@@ -152,7 +160,7 @@ func (c *core) joined(p peer) {
 	c.table.DriverConnected(p.Node())
 	c.o.Logger.Info("connected", "node", p.Node().Short(), "role", k.role, "epoch", p.Epoch())
 	c.catchUpLocked(now, p)
-	c.sendPeersLocked(now, p)
+	c.sendPeers(p, c.reg.Peers(now, memberOf(p), maxPeers))
 }
 
 // catchUpLocked tells a node what ended while it was away.
@@ -230,6 +238,7 @@ func (c *core) finishLocked(s sessions.Session, tell bool) {
 		tellNode(h.Node)
 	}
 	tellNode(s.Lease.Driver)
+	delete(c.routes, s.Lease.Session)
 	c.writeLocked(s)
 }
 
@@ -278,6 +287,20 @@ func (c *core) persist(ctx context.Context) error {
 // tick does what time brings: ghosts expire, sessions are given up, peer lists
 // go out after changes.
 func (c *core) tick() {
+	for _, due := range c.tickLocked() {
+		c.sendPeers(due.to, due.peers)
+	}
+}
+
+// duePeers is a peer list on its way.
+type duePeers struct {
+	to    peer
+	peers []protocol.Peer
+}
+
+// tickLocked is what tick does under the lock. Peer lists are only made there;
+// they are encoded and sent without it.
+func (c *core) tickLocked() (lists []duePeers) {
 	now := c.o.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,22 +318,38 @@ func (c *core) tick() {
 		c.finishLocked(s, true)
 	}
 	c.refreshSwarmLocked(now)
-	if v := c.reg.Version(); v != c.peersVersion && now.Sub(c.peersAt) >= peersEvery {
+	if v := c.reg.Version(); v != c.peersVersion && now.Sub(c.peersAt) >= peersEvery && len(c.peersDue) == 0 {
 		c.peersVersion, c.peersAt = v, now
+		c.reg.RefreshPeers(now)
 		for _, p := range c.peers {
-			c.sendPeersLocked(now, p)
+			c.peersDue = append(c.peersDue, p)
 		}
 	}
+	n := min(len(c.peersDue), peersPerTick)
+	for _, p := range c.peersDue[:n] {
+		if c.peers[keyOf(p)] == p {
+			if list := c.reg.Peers(now, memberOf(p), maxPeers); len(list) > 0 {
+				lists = append(lists, duePeers{p, list})
+			}
+		}
+	}
+	if c.peersDue = c.peersDue[n:]; len(c.peersDue) == 0 {
+		c.peersDue = nil
+	}
+	return lists
 }
 
 const (
 	peersEvery = 2 * time.Second // between two rounds of peer lists
 	maxPeers   = 64
+	// peersPerTick bounds how many lists are made in one go: route requests wait
+	// for the same lock.
+	peersPerTick = 128
 )
 
-func (c *core) sendPeersLocked(now time.Time, p peer) {
-	if list := c.reg.Peers(now, memberOf(p), maxPeers); len(list) > 0 {
-		c.sendLocked(p, protocol.MsgPeers, protocol.Peers{Peers: list})
+func (c *core) sendPeers(p peer, list []protocol.Peer) {
+	if len(list) > 0 {
+		c.sendLocked(p, protocol.MsgPeers, protocol.Peers{Peers: list}) // needs no lock
 	}
 }
 

@@ -103,7 +103,7 @@ func TestUnknownAndMisplacedMessages(t *testing.T) {
 	}
 	g.expectError(protocol.CodeInvalidRequest)
 	g.send(protocol.MsgRoute, protocol.RouteRequest{Session: protocol.NewSessionID(), Model: "guide", Context: 10, Policy: "private"})
-	g.expectError(protocol.CodeUnsupported)
+	g.expectError(protocol.CodeForbidden)
 	g.askRoute(100)
 	g.expectError(protocol.CodeModelUnknown)
 	for range 500 { // errors are not answered, but they count

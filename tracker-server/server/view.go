@@ -31,10 +31,14 @@ func (c *core) Nodes() []registry.NodeView {
 func (c *core) Sessions() []web.Session {
 	c.mu.Lock()
 	list := c.table.List()
+	routes := make([]*routing.Route, len(list))
+	for i := range list {
+		routes[i] = c.routes[list[i].Lease.Session]
+	}
 	c.mu.Unlock()
 	out := make([]web.Session, 0, len(list))
 	for i := range list {
-		out = append(out, sessionView(&list[i]))
+		out = append(out, sessionView(&list[i], routes[i]))
 	}
 	return out
 }
@@ -44,6 +48,7 @@ func (c *core) Sessions() []web.Session {
 func (c *core) Session(ctx context.Context, id protocol.SessionID) (web.Session, error) {
 	c.mu.Lock()
 	s, ok := c.table.Get(id)
+	route := c.routes[id]
 	c.mu.Unlock()
 	if !ok {
 		rec, err := c.store.Session(ctx, id)
@@ -57,25 +62,14 @@ func (c *core) Session(ctx context.Context, id protocol.SessionID) (web.Session,
 			return web.Session{}, err
 		}
 	}
-	return sessionView(&s), nil
+	return sessionView(&s, route), nil
 }
 
-// Explain implements web.Source.
-func (c *core) Explain(model string, r routing.Request) (*routing.Route, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	net, err := c.reg.Network(c.o.Now(), model)
-	if err != nil {
-		return nil, err
-	}
-	return routing.Find(net, r)
-}
-
-func sessionView(s *sessions.Session) web.Session {
+func sessionView(s *sessions.Session, route *routing.Route) web.Session {
 	v := web.Session{
 		Session: s.Lease.Session, Driver: s.Lease.Driver, Model: s.Lease.Model, Name: s.Name, Phase: s.Phase,
 		Issued: s.Lease.Issued, Expires: s.Lease.Expires, Context: s.Lease.Context, CostMicros: s.CostMicros,
-		Updated: s.Updated, End: s.End,
+		Updated: s.Updated, End: s.End, Route: route,
 	}
 	if s.Telemetry.Seq > 0 {
 		t := s.Telemetry

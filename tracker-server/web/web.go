@@ -35,8 +35,8 @@ type Source interface {
 	// File finds a file of a published model; token opens private ones. Errors:
 	// model_not_found, forbidden.
 	File(ctx context.Context, id protocol.ModelID, kind FileKind, token string) (File, error)
-	// Explain finds a route without making a lease.
-	Explain(model string, r routing.Request) (*routing.Route, error)
+	// Explain finds a route without making a lease, and says why it is that one.
+	Explain(model string, r routing.Request) (*routing.Explanation, error)
 }
 
 // Session is a session as the API shows it.
@@ -53,7 +53,9 @@ type Session struct {
 	CostMicros int64               `json:"cost_us"`
 	Hops       []Hop               `json:"hops"`
 	Telemetry  *protocol.Telemetry `json:"telemetry,omitempty"`
-	End        *sessions.End       `json:"end,omitempty"`
+	// Route is what the route was chosen by, of a live session.
+	Route *routing.Route `json:"route,omitempty"`
+	End   *sessions.End  `json:"end,omitempty"`
 }
 
 // Hop is one hop of a session.
@@ -152,7 +154,8 @@ func (p *pages) session(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, s)
 }
 
-// explain answers GET /v1/routes/explain?model=&context=[&prompt=][&gateway=].
+// explain answers GET /v1/routes/explain?model=&context=[&prompt=][&gateway=];
+// with one or more &node= it is about a private route over those nodes.
 func (p *pages) explain(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	number := func(name string, fallback int) (int, error) {
@@ -187,11 +190,27 @@ func (p *pages) explain(w http.ResponseWriter, r *http.Request) {
 	if err == nil && gateway != "" {
 		_, err = protocol.ParseNodeID(string(gateway))
 	}
+	var only map[protocol.NodeID]bool
+	if list := q["node"]; err == nil && len(list) > 0 {
+		if len(list) > protocol.MaxRouteNodes {
+			err = protocol.Errorf(protocol.CodeInvalidRequest, "%d nodes, at most %d", len(list), protocol.MaxRouteNodes)
+			list = nil
+		}
+		only = make(map[protocol.NodeID]bool, len(list))
+		for _, n := range list {
+			id, perr := protocol.ParseNodeID(n)
+			if perr != nil {
+				err = perr
+				break
+			}
+			only[id] = true
+		}
+	}
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	route, err := p.src.Explain(model, routing.Request{Gateway: gateway, Context: context, Prompt: prompt})
+	route, err := p.src.Explain(model, routing.Request{Gateway: gateway, Context: context, Prompt: prompt, Only: only})
 	if err != nil {
 		writeError(w, err)
 		return

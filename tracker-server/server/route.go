@@ -1,0 +1,167 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"neuron/engine/protocol"
+	"neuron/tracker-server/registry"
+	"neuron/tracker-server/routing"
+	"neuron/tracker-server/sessions"
+)
+
+// onRoute chooses a route, promises its KV memory, stores the lease and only
+// then gives it away.
+func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error {
+	req, err := protocol.Unpack[protocol.RouteRequest](e)
+	if err != nil {
+		return err
+	}
+	if err := checkRoute(req); err != nil {
+		return err
+	}
+	start := time.Now()
+	s, err := c.lease(p, req)
+	c.metrics.routed(time.Since(start), err)
+	if err != nil {
+		return err
+	}
+	rec, err := toStore(s)
+	if err == nil {
+		err = c.store.AddSession(ctx, rec)
+	}
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.table.Forget(req.Session)
+		delete(c.routes, req.Session)
+		for _, h := range s.Lease.Hops {
+			c.reg.Release(h.Node, req.Session)
+		}
+		return err
+	}
+	c.o.Logger.Info("lease", "session", req.Session, "model", s.Lease.Model.Short(), "driver", p.Node().Short(), "hops", len(s.Lease.Hops), "cost_us", s.CostMicros)
+	reply, err := protocol.Pack(protocol.MsgLease, e.ID, protocol.RouteReply{Lease: s.Signed, CostMicros: s.CostMicros})
+	if err != nil {
+		return err
+	}
+	p.Send(reply)
+	return nil
+}
+
+func checkRoute(r *protocol.RouteRequest) error {
+	if _, err := protocol.ParseSessionID(string(r.Session)); err != nil {
+		return err
+	}
+	if r.Model == "" || len(r.Model) > 256 {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "a model name of %d bytes", len(r.Model))
+	}
+	if r.Context < 1 || r.Prompt < 0 || r.Prompt > r.Context {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "a context of %d tokens with a prompt of %d", r.Context, r.Prompt)
+	}
+	switch r.Policy {
+	case "", protocol.PolicyPublic:
+		if len(r.Nodes) > 0 {
+			return protocol.Errorf(protocol.CodeInvalidRequest, "only private routes list nodes")
+		}
+	case protocol.PolicyPrivate:
+		if len(r.Nodes) == 0 {
+			return protocol.Errorf(protocol.CodeForbidden, "a private route may use listed nodes only, and the request lists none")
+		}
+	default:
+		return protocol.Errorf(protocol.CodeInvalidRequest, "unknown policy %.32q", r.Policy)
+	}
+	return registry.CheckRoute(r)
+}
+
+// only makes the filter of a private route; nil stands for a public one.
+func only(r *protocol.RouteRequest) map[protocol.NodeID]bool {
+	if r.Policy != protocol.PolicyPrivate {
+		return nil
+	}
+	out := make(map[protocol.NodeID]bool, len(r.Nodes))
+	for _, id := range r.Nodes {
+		out[id] = true
+	}
+	return out
+}
+
+// lease does what must happen in one step: find the route, sign it, and
+// promise its memory, so that two requests never get the same bytes.
+func (c *core) lease(p peer, req *protocol.RouteRequest) (s sessions.Session, err error) {
+	now := c.o.Now()
+	q := &routing.Request{
+		Now: now, Gateway: p.Node(), Context: req.Context, Prompt: req.Prompt, RTT: req.RTTMicros, Only: only(req), Prefixes: req.Prefixes,
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.currentLocked(p); err != nil {
+		return s, err
+	}
+	if err := c.table.CheckNew(req.Session, p.Node()); err != nil {
+		return s, err
+	}
+	x, err := c.reg.Index(req.Model)
+	if err != nil {
+		return s, err
+	}
+	c.places.asked(now, x.Model)
+	route := x.Find(q)
+	if route == nil {
+		return s, x.Refusal(q)
+	}
+	// Times in leases have whole microseconds, as the store keeps them.
+	l := &protocol.Lease{
+		Version: protocol.Version, Session: req.Session, Model: route.Model, Layers: route.Layers, Driver: p.Node(),
+		Context: req.Context, DType: protocol.DTypeF32, EngineBuild: route.Build,
+		Issued: now.UTC().Truncate(time.Microsecond), Expires: now.Add(c.o.LeaseFor).UTC().Truncate(time.Microsecond), Policy: protocol.PolicyPublic,
+	}
+	if q.Only != nil {
+		l.Policy = protocol.PolicyPrivate
+	}
+	kv := make([]int64, 0, len(route.Hops))
+	for _, h := range route.Hops {
+		l.Hops = append(l.Hops, protocol.Hop{Node: h.Node, Addr: h.Addr, Use: h.Use, StepMicros: h.Cost.Stage})
+		kv = append(kv, h.KVBytes)
+	}
+	signed, err := protocol.SignLease(l, c.key)
+	if err != nil {
+		return s, err
+	}
+	for i, h := range route.Hops {
+		c.reg.Promise(h.Node, req.Session, route.Model, h.Use.First, kv[i])
+		c.reg.Given(now, h.Node)
+	}
+	s = sessions.Session{
+		Lease: l, Signed: signed, Name: route.Name, CostMicros: route.StepMicros, KVBytes: kv, Phase: protocol.PhaseRouting, Updated: now,
+	}
+	c.table.Add(s)
+	c.routes[req.Session] = route
+	return s, nil
+}
+
+// Explanations a second, and at once: anybody may ask for one, and each takes a
+// copy of the model's index, for which route requests wait, and a search per
+// hop.
+const (
+	explainRate  = 20
+	explainBurst = 40
+)
+
+// Explain implements web.Source. Its searches run on a copy.
+func (c *core) Explain(model string, r routing.Request) (*routing.Explanation, error) {
+	if !c.explain.Allow() {
+		return nil, protocol.Errorf(protocol.CodeRateLimited, "more than %d explanations a second", explainRate)
+	}
+	r.Now = c.o.Now()
+	c.mu.Lock()
+	x, err := c.reg.Index(model)
+	if err == nil {
+		x = x.Clone(r.Gateway)
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return x.Explain(&r)
+}
