@@ -155,11 +155,19 @@ func (tr *tracker) dial(key ed25519.PrivateKey, role protocol.Role, change func(
 	return f
 }
 
-// join connects and waits for the welcome.
+// join connects and waits until the tracker counts the connection, which is a
+// moment after the welcome.
 func (tr *tracker) join(key ed25519.PrivateKey, role protocol.Role) *fake {
 	tr.t.Helper()
 	f := tr.dial(key, role, nil)
 	f.welcome = expect[protocol.Welcome](f, protocol.MsgWelcome)
+	k := peerKey{f.welcome.Node, role}
+	eventually(tr.t, "the connection to count", func() bool {
+		tr.core.mu.Lock()
+		defer tr.core.mu.Unlock()
+		p := tr.core.peers[k]
+		return p != nil && p.Epoch() == f.welcome.Epoch
+	})
 	return f
 }
 
