@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"neuron/internal/acceptance/factors"
 	"neuron/internal/localnet"
 )
 
@@ -191,3 +192,6 @@ func (e *env) close() error {
 	}
 	return e.pair.net.Stop()
 }
+
+// weighsFactors is AC-15, see package factors.
+func weighsFactors(ctx context.Context, e *env) (string, error) { return factors.Check(ctx, e.bin, e.data) }

@@ -1,4 +1,7 @@
-package acceptance
+// Package factors is acceptance criterion AC-15: with the real tracker and
+// simulated nodes, each factor of the routing alone changes who carries a
+// route. Package acceptance runs it; nothing else imports it.
+package factors
 
 import (
 	"context"
@@ -166,10 +169,10 @@ type explained struct {
 	Out    int `json:"out"`
 }
 
-// weighsFactors is AC-15: with the real tracker and simulated nodes, each
-// factor of the routing alone changes who carries a route.
-func weighsFactors(ctx context.Context, e *env) (figure string, err error) {
-	net, err := localnet.Start(ctx, localnet.Options{Bin: e.bin, Data: filepath.Join(e.data, "factors")})
+// Check runs it with the programs in bin, in a folder of its own below data,
+// and returns its figure.
+func Check(ctx context.Context, bin, data string) (figure string, err error) {
+	net, err := localnet.Start(ctx, localnet.Options{Bin: bin, Data: filepath.Join(data, "factors")})
 	if err != nil {
 		return "", err
 	}
