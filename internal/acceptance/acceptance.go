@@ -194,4 +194,6 @@ func (e *env) close() error {
 }
 
 // weighsFactors is AC-15, see package factors.
-func weighsFactors(ctx context.Context, e *env) (string, error) { return factors.Check(ctx, e.bin, e.data) }
+func weighsFactors(ctx context.Context, e *env) (string, error) {
+	return factors.Check(ctx, e.bin, e.data)
+}

@@ -115,7 +115,7 @@ func (n *network) waitFree(ctx context.Context, budget map[string]int64) error {
 				} `json:"shards"`
 			} `json:"nodes"`
 		}
-		if err := getJSON(ctx, n.net.TrackerURL+"/v1/nodes", &list); err != nil {
+		if err := localnet.JSON(ctx, n.net.TrackerURL+"/v1/nodes", &list); err != nil {
 			return err
 		}
 		found := 0
@@ -133,22 +133,6 @@ func (n *network) waitFree(ctx context.Context, budget map[string]int64) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-func getJSON(ctx context.Context, url string, out any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("request: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("request: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", url, resp.Status)
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(out)
 }
 
 // inspect runs "neuron-engine inspect --json".

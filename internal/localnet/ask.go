@@ -34,7 +34,7 @@ func (n *Net) WaitRoute(ctx context.Context, model string, within time.Duration)
 		var list struct {
 			Models []protocol.ModelInfo `json:"models"`
 		}
-		if last = getJSON(ctx, n.TrackerURL+"/v1/models", &list); last == nil {
+		if last = JSON(ctx, n.TrackerURL+"/v1/models", &list); last == nil {
 			last = fmt.Errorf("the model is not known to the tracker")
 			for i := range list.Models {
 				if m := &list.Models[i]; m.Name == model || string(m.Model) == model {
@@ -85,7 +85,7 @@ func (n *Net) waitCatalog(ctx context.Context, id protocol.ModelID) error {
 	defer cancel()
 	for {
 		var list protocol.Catalog
-		err := getJSON(ctx, n.TrackerURL+"/v1/catalog", &list)
+		err := JSON(ctx, n.TrackerURL+"/v1/catalog", &list)
 		if err == nil && slices.ContainsFunc(list.Models, func(m protocol.CatalogModel) bool { return m.Model == id }) {
 			return nil
 		}
@@ -97,7 +97,8 @@ func (n *Net) waitCatalog(ctx context.Context, id protocol.ModelID) error {
 	}
 }
 
-func getJSON(ctx context.Context, url string, out any) error {
+// JSON asks for a document, at most 16 MiB of it.
+func JSON(ctx context.Context, url string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

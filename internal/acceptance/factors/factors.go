@@ -295,7 +295,7 @@ func (c *crowd) await(ctx context.Context, model string, gateway protocol.NodeID
 	var seen explained
 	err := until(ctx, func() (bool, error) {
 		seen = explained{}
-		err := getJSON(ctx, c.url+"/v1/routes/explain?"+q.Encode(), &seen)
+		err := localnet.JSON(ctx, c.url+"/v1/routes/explain?"+q.Encode(), &seen)
 		return err == nil && seen.Shards == shards && (out < 0 || seen.Out == out) && len(seen.Hops) > 0 && seen.Hops[len(seen.Hops)-1].Node == want, err
 	})
 	if err != nil {
@@ -310,7 +310,7 @@ func (c *crowd) awaitEnd(ctx context.Context, id protocol.SessionID) error {
 		var s struct {
 			Phase protocol.Phase `json:"phase"`
 		}
-		err := getJSON(ctx, c.url+"/v1/sessions/"+string(id), &s)
+		err := localnet.JSON(ctx, c.url+"/v1/sessions/"+string(id), &s)
 		return err == nil && s.Phase == protocol.PhaseFailed, err
 	})
 }
@@ -326,7 +326,7 @@ func (c *crowd) awaitPrefixes(ctx context.Context, id protocol.NodeID) error {
 				} `json:"shards"`
 			} `json:"nodes"`
 		}
-		err := getJSON(ctx, c.url+"/v1/nodes", &list)
+		err := localnet.JSON(ctx, c.url+"/v1/nodes", &list)
 		for _, n := range list.Nodes {
 			if n.Node == id && len(n.Shards) > 0 && n.Shards[0].Prefixes > 0 {
 				return true, nil
