@@ -78,7 +78,9 @@ type Status struct {
 	Shards  []Shard `json:"shards"`
 	// Transfers are the models that are fetched or seeded.
 	Transfers []Transfer `json:"transfers"`
-	// SwarmPID is the process that transfers, 0 when none runs.
+	// Swarm is the host:port where other nodes fetch from this one, "" when
+	// nothing is transferred; SwarmPID is the process, 0 when none runs.
+	Swarm    string        `json:"swarm,omitempty"`
 	SwarmPID int           `json:"swarm_pid,omitempty"`
 	Memory   Memory        `json:"memory"`
 	Health   []HealthEntry `json:"health"`

@@ -3,8 +3,10 @@ package program_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,8 @@ import (
 	"neuron/engine/manifest"
 	"neuron/engine/program"
 	"neuron/engine/protocol"
+	"neuron/engine/swarm"
+	"neuron/engine/swarm/swarmtest"
 	"neuron/internal/leaktest"
 	"neuron/llama/cut"
 )
@@ -30,7 +34,7 @@ func catalogNetwork(t *testing.T) (*network, *manifest.Manifest) {
 		var c protocol.Catalog
 		return getJSON(t.Context(), n.url+"v1/catalog", &c) == nil && len(c.Models) == 1
 	})
-	n.join("seeder", program.NodeOptions{SeedOnly: true, Adopt: []string{guide}})
+	n.seeder = n.join("seeder", program.NodeOptions{SeedOnly: true, Adopt: []string{guide}})
 	return n, m
 }
 
@@ -312,4 +316,63 @@ func TestPausedSharing(t *testing.T) {
 		s := x.status(t)
 		return s.Sharing && s.Transfers[0].State == "complete" && n.routable()
 	})
+}
+
+// TestHostilePeerChangesNoToken: while a stage decodes, its node fetches one
+// more layer, whose first piece is shared with the last layer that runs, from a
+// peer that sends wrong bytes. The answer is the one that was given before.
+func TestHostilePeerChangesNoToken(t *testing.T) {
+	n, m := catalogNetwork(t)
+	a := n.join("a", program.NodeOptions{Model: guideName, Layers: "0-4"})
+	// b has what a will lack, and gives next to nothing of it.
+	b := n.join("b", program.NodeOptions{Model: guideName, Layers: "4-8", Swarm: swarm.Limits{UpBytes: 1}})
+	n.nodes = []*node{a, b}
+	n.startGateway()
+	n.waitRoutable()
+	request := long(600)
+	want := n.answer(request).Text
+	file, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.seeder.end(t)
+	x := n.begin(request)
+	if err := a.order(t, func(ctx context.Context, c *localapi.Client) error {
+		return c.Hold(ctx, localapi.Hold{Model: guideName, Layers: "0-5"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	addr, err := netip.ParseAddrPort(a.status(t).Swarm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := swarmtest.DialWire(t, "127.0.0.9", addr, m.Torrent.InfoHash, [8]byte{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.ServeWrong(m.Torrent.Pieces, func(piece, begin, size int) []byte {
+		wrong := slices.Clone(file[int64(piece)*m.Torrent.PieceLength+int64(begin):][:size])
+		for i := range wrong {
+			wrong[i] ^= 0x55
+		}
+		return wrong
+	}); err == nil {
+		t.Error("the liar was not sent away")
+	}
+	select {
+	case <-x.done:
+		t.Error("the answer ended before the liar was sent away: the test shows nothing")
+	default:
+	}
+	<-x.done
+	if x.err != nil || x.answer.Text != want {
+		t.Errorf("the answer has changed: %v", x.err)
+	}
+	if s := a.status(t).Transfers[0]; s.Dropped == 0 || s.Wasted == 0 {
+		t.Errorf("the liar was not noticed: %+v", s)
+	}
+	b.end(t) // what was asked of it would wait for ever
+	n.join("honest", program.NodeOptions{SeedOnly: true, Adopt: []string{guide}})
+	a.serves(t, "0-5")
 }

@@ -107,6 +107,7 @@ type network struct {
 	tracker     *part
 	url         string
 	nodes       []*node
+	seeder      *node // of a catalogNetwork
 	gateway     *program.Gateway
 	gatewayRun  *part
 	client      *apiclient.Client

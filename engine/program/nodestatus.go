@@ -71,6 +71,7 @@ func (n *Node) transferStatus(out *localapi.Status, r protocol.ShardReport) {
 	}
 	out.SwarmPID = n.models.host.Pid()
 	st := n.models.host.Status()
+	out.Swarm = st.Addr
 	if st.Error != nil {
 		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, st.Error))
 	}

@@ -1,116 +1,19 @@
 package swarm_test
 
 import (
-	"bufio"
 	"encoding/binary"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"neuron/engine/protocol"
 	"neuron/engine/swarm"
 	"neuron/engine/swarm/swarmtest"
 )
-
-// wire is a BitTorrent peer of our own: the handshake of BEP 3 and raw
-// messages.
-type wire struct {
-	net.Conn
-	r *bufio.Reader
-}
-
-// dialWire connects to a node from an address of the loopback network, so that
-// a ban hits nobody else.
-func dialWire(t *testing.T, from string, to netip.AddrPort, infoHash string, reserved [8]byte) (*wire, error) {
-	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
-	c, err := d.DialContext(t.Context(), "tcp", to.String())
-	if err != nil {
-		return nil, err
-	}
-	if err := c.SetDeadline(time.Now().Add(swarmtest.Patience)); err != nil {
-		t.Fatal(err)
-	}
-	hash, err := hex.DecodeString(infoHash)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hello := append([]byte("\x13BitTorrent protocol"), reserved[:]...)
-	hello = append(append(hello, hash...), fmt.Sprintf("-XX0000-%012d", rand.IntN(1e9))...)
-	w := &wire{c, bufio.NewReader(c)}
-	if _, err := c.Write(hello); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	back := make([]byte, 68)
-	if _, err := io.ReadFull(w.r, back); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return w, nil
-}
-
-func (w *wire) send(id byte, payload ...byte) error {
-	b := binary.BigEndian.AppendUint32(nil, uint32(1+len(payload)))
-	_, err := w.Write(append(append(b, id), payload...))
-	return err
-}
-
-// next is the next message but keep-alives.
-func (w *wire) next() (id byte, payload []byte, err error) {
-	for {
-		var n [4]byte
-		if _, err := io.ReadFull(w.r, n[:]); err != nil {
-			return 0, nil, err
-		}
-		size := binary.BigEndian.Uint32(n[:])
-		if size == 0 {
-			continue
-		}
-		if size > 1<<20 {
-			return 0, nil, fmt.Errorf("a message of %d bytes", size)
-		}
-		b := make([]byte, size)
-		if _, err := io.ReadFull(w.r, b); err != nil {
-			return 0, nil, err
-		}
-		return b[0], b[1:], nil
-	}
-}
-
-// serveWrong claims to have all pieces and answers requests; content gives the
-// bytes. It returns when the node ends the connection.
-func (w *wire) serveWrong(pieces int, content func(piece, begin, n int) []byte) error {
-	all := make([]byte, (pieces+7)/8)
-	for p := range pieces {
-		all[p/8] |= 0x80 >> (p % 8)
-	}
-	if err := w.send(5, all...); err != nil {
-		return err
-	}
-	if err := w.send(1); err != nil { // unchoke
-		return err
-	}
-	for {
-		id, b, err := w.next()
-		if err != nil {
-			return err
-		}
-		if id != 6 || len(b) != 12 { // request
-			continue
-		}
-		piece, begin, n := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
-		if err := w.send(7, append(b[:8:8], content(int(piece), int(begin), int(n))...)...); err != nil {
-			return err
-		}
-	}
-}
 
 // A peer whose bytes are wrong is banned by its address, on incoming
 // connections too, and nothing that it sent is kept.
@@ -133,12 +36,12 @@ func TestPeerWithWrongBytesIsBanned(t *testing.T) {
 	node.Only(m)
 	addr := node.Addr()
 
-	w, err := dialWire(t, "127.0.0.9", addr, n.InfoHash, [8]byte{})
+	w, err := swarmtest.DialWire(t, "127.0.0.9", addr, n.InfoHash, [8]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	err = w.serveWrong(n.Manifest.Torrent.Pieces, func(piece, begin, size int) []byte {
+	err = w.ServeWrong(n.Manifest.Torrent.Pieces, func(piece, begin, size int) []byte {
 		b := append([]byte(nil), file[piece*pieceLength+begin:][:size]...)
 		if boundary[piece] {
 			b[size/2] ^= 1
@@ -152,7 +55,7 @@ func TestPeerWithWrongBytesIsBanned(t *testing.T) {
 	if s.Wasted == 0 || s.Done > need.WireBytes-pieceLength {
 		t.Errorf("after the ban: %+v", s)
 	}
-	if w, err := dialWire(t, "127.0.0.9", addr, n.InfoHash, [8]byte{}); err == nil {
+	if w, err := swarmtest.DialWire(t, "127.0.0.9", addr, n.InfoHash, [8]byte{}); err == nil {
 		w.Close()
 		t.Error("a banned peer may connect again")
 	}
@@ -209,7 +112,7 @@ func TestGarbageOnTheWire(t *testing.T) {
 		cases = append(cases, c)
 	}
 	for i, c := range cases {
-		w, err := dialWire(t, fmt.Sprintf("127.0.1.%d", 1+i%250), addr, n.InfoHash, extended)
+		w, err := swarmtest.DialWire(t, fmt.Sprintf("127.0.1.%d", 1+i%250), addr, n.InfoHash, extended)
 		if err != nil {
 			t.Fatalf("case %d: %v", i, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -229,6 +230,11 @@ func provesService(ctx context.Context, e *env) (figure string, err error) {
 		return "", err
 	}
 
+	kills, err := s.survivesKills(ctx)
+	if err != nil {
+		return "", err
+	}
+
 	// A node that was stopped comes back with a flipped bit in layer 4.
 	if err := s.net.Forget(nodes[1].Proc); err != nil {
 		return "", err
@@ -267,7 +273,75 @@ func provesService(ctx context.Context, e *env) (figure string, err error) {
 	if first.Choices[0].Text != second.Choices[0].Text {
 		return "", fmt.Errorf("%s answers otherwise after the repair: %q, before %q", again.Name, second.Choices[0].Text, first.Choices[0].Text)
 	}
-	return fmt.Sprintf("nodes=3 join_to_serving_ms=%d repaired_bytes=%d", serving.Milliseconds(), t.Received), nil
+	return fmt.Sprintf("nodes=3 join_to_serving_ms=%d kills_survived=%d repaired_bytes=%d", serving.Milliseconds(), kills, t.Received), nil
+}
+
+// survivesKills kills an engine again and again while it fetches slowly: what
+// was committed stays, and in the end all of it is sound.
+func (s *swarmNetwork) survivesKills(ctx context.Context) (kills int, err error) {
+	const most, layers = 20, "1-7"
+	rng := rand.New(rand.NewPCG(5, 8))
+	var kept int64
+	for range most {
+		x, err := s.net.StartNode(ctx, "killed", localnet.NodeOptions{Model: guideName, Layers: layers, Args: []string{"--down-rate", "50000"}})
+		if err != nil {
+			return kills, err
+		}
+		t, err := transfers(ctx, x, func(t localapi.Transfer) bool { return t.State == "downloading" || t.State == "complete" })
+		if err != nil {
+			return kills, err
+		}
+		if t.Done < kept {
+			return kills, fmt.Errorf("after kill %d there are %d bytes, before there were %d", kills, t.Done, kept)
+		}
+		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+		if t, err = transfers(ctx, x, func(localapi.Transfer) bool { return true }); err != nil {
+			return kills, err
+		}
+		kept = t.Done
+		if err := s.net.Kill(x.Proc); err != nil {
+			return kills, err
+		}
+		kills++
+	}
+	x, t, err := s.join(ctx, "killed", layers)
+	if err != nil {
+		return kills, err
+	}
+	if t.Done != t.Bytes {
+		return kills, fmt.Errorf("%d of %d bytes after %d kills", t.Done, t.Bytes, kills)
+	}
+	dir, err := shardFolder(x)
+	if err != nil {
+		return kills, err
+	}
+	if _, err := sameBytes(dir, 1, 7); err != nil {
+		return kills, fmt.Errorf("after %d kills: %w", kills, err)
+	}
+	return kills, s.net.Forget(x.Proc)
+}
+
+// transfers waits until the node's one transfer is as wanted.
+func transfers(ctx context.Context, x *localnet.Node, ok func(localapi.Transfer) bool) (out localapi.Transfer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	c, err := localapi.Dial(x.Data)
+	if err != nil {
+		return out, err
+	}
+	defer c.Close()
+	done := errors.New("done")
+	err = c.Events(ctx, func(e localapi.Event) error {
+		if t := e.Status.Transfers; len(t) == 1 && ok(t[0]) {
+			out = t[0]
+			return done
+		}
+		return nil
+	})
+	if errors.Is(err, done) {
+		return out, nil
+	}
+	return out, fmt.Errorf("%s: no transfer: %w", x.Name, err)
 }
 
 // flipBit damages a byte in the middle of a layer file's data.

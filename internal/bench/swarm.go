@@ -63,7 +63,11 @@ func Swarm(ctx context.Context, o SwarmOptions) (_ *SwarmFigures, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("aria2c is missing (Debian package aria2): %w", err)
 	}
-	dir, err := os.MkdirTemp(o.Dir, "swarm-")
+	parent, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(parent, "swarm-")
 	if err != nil {
 		return nil, err
 	}
