@@ -60,7 +60,6 @@ type Library struct {
 	// Protected by mu.
 	wanted  map[protocol.ModelID]*swarm.Model
 	paused  bool
-	limits  swarm.Limits
 	version int64         // of the newest Wanted
 	repairs int           // number of the newest repair order
 	news    chan struct{} // closed at each Changed
@@ -68,7 +67,7 @@ type Library struct {
 
 // New makes a library that wants nothing.
 func New(o Options) *Library {
-	return &Library{o: o, wanted: map[protocol.ModelID]*swarm.Model{}, limits: o.Limits, news: make(chan struct{})}
+	return &Library{o: o, wanted: map[protocol.ModelID]*swarm.Model{}, news: make(chan struct{})}
 }
 
 // Find looks a model up by id or name.
@@ -104,7 +103,7 @@ func (l *Library) update(id protocol.ModelID, change func(*swarm.Model)) (versio
 // sendLocked hands the whole description over, while the lock keeps the order.
 func (l *Library) sendLocked() (int64, error) {
 	l.version++
-	w := swarm.Wanted{Version: l.version, Listen: l.o.Listen, Paused: l.paused, Limits: l.limits}
+	w := swarm.Wanted{Version: l.version, Listen: l.o.Listen, Paused: l.paused, Limits: l.o.Limits}
 	for _, id := range slices.Sorted(maps.Keys(l.wanted)) {
 		m := *l.wanted[id]
 		m.Ranges, m.Damaged = slices.Clone(m.Ranges), slices.Clone(m.Damaged)
@@ -113,11 +112,21 @@ func (l *Library) sendLocked() (int64, error) {
 	return l.version, l.o.Swarm.Set(w)
 }
 
-// Drop ends fetching and seeding of a model; its files stay.
-func (l *Library) Drop(id protocol.ModelID) error {
+// Release says that no layers of a model are wanted any more: they are no longer
+// fetched or seeded, and stay on disk as long as the limits allow. A model that
+// was adopted is seeded on.
+func (l *Library) Release(id protocol.ModelID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.wanted, id)
+	m := l.wanted[id]
+	switch {
+	case m == nil:
+		return nil
+	case len(m.Adopted) > 0:
+		m.Ranges = nil
+	default:
+		delete(l.wanted, id)
+	}
 	_, err := l.sendLocked()
 	return err
 }
@@ -127,15 +136,6 @@ func (l *Library) Pause(on bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.paused = on
-	_, err := l.sendLocked()
-	return err
-}
-
-// SetLimits changes what transfers may take.
-func (l *Library) SetLimits(limits swarm.Limits) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.limits = limits
 	_, err := l.sendLocked()
 	return err
 }

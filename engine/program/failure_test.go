@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,32 +21,15 @@ import (
 	"neuron/engine/program"
 	"neuron/engine/protocol"
 	"neuron/internal/leaktest"
+	"neuron/internal/testdisk"
 	"neuron/tracker-server/server"
 )
-
-// mount mounts a tmpfs on a new folder, or skips the test.
-func mount(t *testing.T, options string) string {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: mounting a small file system needs root")
-	}
-	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "neuron-test", dir).CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: no tmpfs can be mounted here: %v %s", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v %s", err, out)
-		}
-	})
-	return dir
-}
 
 // readOnly is a folder that this user cannot write.
 func readOnly(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() == 0 {
-		return mount(t, "ro,size=1m")
+		return testdisk.Mount(t, "ro,size=1m")
 	}
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o500); err != nil {
@@ -252,7 +234,7 @@ func TestDiskFull(t *testing.T) {
 		"nothing fits":      {"size=4k", "0-4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data := mount(t, c.size)
+			data := testdisk.Mount(t, c.size)
 			n, err := program.NewNode(t.Context(), program.NodeOptions{Data: data, Model: guide, Layers: c.layers})
 			if err == nil {
 				n.Close()

@@ -25,6 +25,11 @@ type assignment struct {
 
 func (a assignment) empty() bool { return a.local == nil && a.model == nil }
 
+// leaves reports whether a fetched model is given up for this assignment.
+func (a assignment) leaves(held *artifact.Shard) bool {
+	return held.Source.Folder != "" && (a.model == nil || a.model.Manifest.Model != held.Source.ID)
+}
+
 // shard keeps one range of layers running: it gets the files, lets the load
 // gate see them, runs the stage, repairs what is found damaged, and moves to
 // another assignment when it gets one. Run owns all of its goroutines.
@@ -193,6 +198,9 @@ func (s *shard) serve(ctx context.Context, held *artifact.Shard, moved <-chan st
 	running.Wait()
 	want, _ := s.current()
 	s.set(func() { s.held, s.host, s.idle = nil, nil, idleReport(want) })
+	if want.leaves(held) {
+		return s.lib.Release(held.Source.ID)
+	}
 	if files == nil {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"neuron/engine/protocol"
@@ -59,39 +58,6 @@ type Decision struct {
 	Text string `json:"text"`
 	// Alternatives are the best ranges of up to three other models.
 	Alternatives []Choice `json:"alternatives,omitempty"`
-}
-
-// Limits of a request.
-const (
-	maxHeld    = 256
-	maxRanges  = 512
-	maxRefused = 64
-)
-
-// CheckRequest checks all figures of a request; r is hostile.
-func CheckRequest(r *protocol.PlaceRequest) error {
-	for _, n := range []int64{r.Offer.Disk, r.Offer.Memory, r.Offer.DownRate, r.Offer.Speed} {
-		if n < 0 || n > maxBytes {
-			return protocol.Errorf(protocol.CodeInvalidRequest, "a figure of the offer, %d, is out of range", n)
-		}
-	}
-	if len(r.Held) > maxHeld || len(r.Refused) > maxRefused || len(r.Model) > 256 {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "%d held models, %d refusals or a model name of %d bytes are too many", len(r.Held), len(r.Refused), len(r.Model))
-	}
-	if r.Range != nil && (r.Model == "" || !r.Range.Valid(maxLayers)) {
-		return protocol.Errorf(protocol.CodeRangeInvalid, "layers %s of model %.80q", *r.Range, r.Model)
-	}
-	for _, h := range r.Held {
-		if len(h.Ranges) > maxRanges || slices.ContainsFunc(h.Ranges, func(r protocol.Range) bool { return !r.Valid(maxLayers) }) {
-			return protocol.Errorf(protocol.CodeInvalidRequest, "%d held ranges, or one that no model has", len(h.Ranges))
-		}
-	}
-	for _, f := range r.Refused {
-		if !f.Range.Valid(maxLayers) || f.Error == nil || len(f.Error.Detail["fits"]) > 64 {
-			return protocol.Errorf(protocol.CodeInvalidRequest, "a refusal of layers %s without a usable reason", f.Range)
-		}
-	}
-	return nil
 }
 
 // Worth of a boundary: ranges that meet at few points leave less to early
@@ -246,127 +212,6 @@ func (m *Map) newSeek(j *Join) *seek {
 		}
 	}
 	return s
-}
-
-// onDisk is what the node's disk has of a model.
-type onDisk struct {
-	sums   []int64 // bytes of layers [0, i)
-	runEnd []int   // end of the run of held layers that begins at or holds a; 0: a is not held
-}
-
-func diskOf(e *entry, ranges []protocol.Range) *onDisk {
-	d := &onDisk{sums: make([]int64, e.Layers+1), runEnd: make([]int, e.Layers+1)}
-	// A request may name many ranges that overlap: first where they begin and
-	// end, then the layers once.
-	change := make([]int, e.Layers+1)
-	for _, r := range ranges {
-		change[min(r.First, e.Layers)]++
-		change[min(r.Last, e.Layers)]--
-	}
-	depth := 0
-	for l := range e.Layers {
-		if depth += change[l]; depth > 0 {
-			d.runEnd[l] = l + 1
-		}
-	}
-	for l := e.Layers - 1; l >= 0; l-- {
-		if d.runEnd[l] > 0 && d.runEnd[l+1] > 0 {
-			d.runEnd[l] = d.runEnd[l+1]
-		}
-	}
-	for l, end := range d.runEnd[:e.Layers] {
-		if d.sums[l+1] = d.sums[l]; end > 0 {
-			d.sums[l+1] += e.LayerBytes[l]
-		}
-	}
-	return d
-}
-
-// end is the end of the run of held layers that holds layer a, or 0.
-func (d *onDisk) end(a int) int {
-	if d == nil {
-		return 0
-	}
-	return d.runEnd[a]
-}
-
-// bound reports whether a run of held layers begins or ends at b.
-func (d *onDisk) bound(b int) bool {
-	return d != nil && (d.runEnd[b] > 0) != (b > 0 && d.runEnd[b-1] > 0)
-}
-
-// refused learns from a refusal: what the node said would fit is the most it
-// takes of this model, else seven eighths of what it refused.
-func (s *seek) refused(e *entry, f protocol.PlaceRefusal) {
-	if s.limit == nil {
-		s.limit, s.disk = make(map[protocol.ModelID]int64), make(map[protocol.ModelID]int64)
-	}
-	a, b := f.Range.First, f.Range.Last
-	memory, disk := e.memory(a, b, s.m.cfg.ReserveCells)*7/8, (e.weight(a, b)+e.HeaderBytes)*7/8
-	if fits, err := protocol.ParseRange(f.Error.Detail["fits"]); err == nil && f.Range.Contains(fits) && fits != f.Range {
-		a, b = fits.First, fits.Last
-		memory, disk = e.memory(a, b, s.m.cfg.ReserveCells), e.weight(a, b)+e.HeaderBytes
-	}
-	lower := func(m map[protocol.ModelID]int64, v int64) {
-		if old, ok := m[e.ID]; !ok || v < old {
-			m[e.ID] = v
-		}
-	}
-	if f.Error.Code == protocol.CodeDiskFull {
-		lower(s.disk, disk)
-		return
-	}
-	lower(s.limit, memory)
-}
-
-// room is the memory and the disk that the node has for a model.
-func (s *seek) room(e *entry) (memory, disk int64) {
-	memory, disk = s.j.Request.Offer.Memory, s.j.Request.Offer.Disk
-	if v, ok := s.limit[e.ID]; ok {
-		memory = min(memory, v)
-	}
-	if v, ok := s.disk[e.ID]; ok {
-		disk = min(disk, v)
-	}
-	return memory, disk
-}
-
-// fits reports whether [a, b) fits the node's memory, disk and step time.
-func (s *seek) fits(e *entry, a, b int, memory, disk, step int64) bool {
-	w := e.weight(a, b)
-	return w <= step && w+e.HeaderBytes <= disk && e.memory(a, b, s.m.cfg.ReserveCells) <= memory
-}
-
-// reach is the last b below the last layer's end such that [a, b) fits, at
-// least from; from is the reach of an earlier start, which is never further.
-func (s *seek) reach(e *entry, a, from int, memory, disk int64) int {
-	b := max(a, from)
-	for b+1 < e.Layers && s.fits(e, a, b+1, memory, disk, s.step) {
-		b++
-	}
-	return b
-}
-
-// longest is the last legal end of a range from a on that fits, 0 for none;
-// reach is what reach gave for a. A node too slow for any range gets the
-// shortest one.
-func (s *seek) longest(e *entry, a, reach int, memory, disk int64) int {
-	// The last layer brings the tail's tensors: it is looked at on its own.
-	if reach == e.Layers-1 && e.endUpTo(a, e.Layers) == e.Layers && s.fits(e, a, e.Layers, memory, disk, s.step) {
-		return e.Layers
-	}
-	if b := e.endUpTo(a, reach); b > a {
-		return b
-	}
-	for b := a + 1; b <= e.Layers; b++ {
-		if e.legal(a, b) {
-			if s.fits(e, a, b, memory, disk, math.MaxInt64) {
-				return b
-			}
-			return 0
-		}
-	}
-	return 0
 }
 
 // best is the best range of one model; false when none fits, or none is worth
@@ -540,73 +385,4 @@ func (s *seek) keep(best *Choice) (Choice, bool) {
 		return ch, true
 	}
 	return ch, !best.urgent && best.Score < s.m.cfg.MoveFactor*ch.Score
-}
-
-// asked checks what the node's owner wants.
-func (s *seek) asked(e *entry, r protocol.Range) (*Decision, error) {
-	if !r.Valid(e.Layers) || !e.WholeOnly && !e.legal(r.First, r.Last) {
-		return nil, protocol.Errorf(protocol.CodeRangeInvalid, "layers %s may not be a stage of %s", r, e.Name)
-	}
-	if !e.legal(r.First, r.Last) {
-		return nil, protocol.Errorf(protocol.CodeModelUncut, "%s may not be cut", e.Name)
-	}
-	memory, disk := s.room(e)
-	if !s.fits(e, r.First, r.Last, memory, disk, math.MaxInt64) {
-		return nil, s.tooLarge(e, r)
-	}
-	c := e.cover(s.j.Build)
-	ch := Choice{Model: e.ID, Name: e.Name, Range: r, FetchBytes: fetch(e, s.held[e.ID], r.First, r.Last), Reason: ReasonAsked, Fill: c.fill(r.First, r.Last)}
-	base, _ := s.base(e, c)
-	ch.Score = base * s.worth(e, c, s.held[e.ID], &ch)
-	return s.decision(ch, nil), nil
-}
-
-// tooLarge says what of the offer is too small for a range.
-func (s *seek) tooLarge(e *entry, r protocol.Range) *protocol.Error {
-	memory, disk := s.room(e)
-	if need := e.weight(r.First, r.Last) + e.HeaderBytes; need > disk {
-		return protocol.Errorf(protocol.CodeDiskFull, "layers %s of %s take %d bytes, %d are offered", r, e.Name, need, disk).
-			With("needs", strconv.FormatInt(need, 10)).With("has", strconv.FormatInt(disk, 10))
-	}
-	need := e.memory(r.First, r.Last, s.m.cfg.ReserveCells)
-	return protocol.Errorf(protocol.CodeDoesNotFit, "layers %s of %s take %d bytes of memory, %d are offered", r, e.Name, need, memory).
-		With("needs", strconv.FormatInt(need, 10)).With("has", strconv.FormatInt(memory, 10))
-}
-
-// nothing explains why no range of models fits, by the smallest one.
-func (s *seek) nothing(models []*entry) *protocol.Error {
-	var e *entry
-	var r protocol.Range
-	least := int64(math.MaxInt64)
-	for _, m := range models {
-		for a := range m.Layers {
-			for b := a + 1; b <= m.Layers; b++ {
-				if !m.legal(a, b) {
-					continue
-				}
-				if need := m.memory(a, b, s.m.cfg.ReserveCells); need < least {
-					least, e, r = need, m, protocol.Range{First: a, Last: b}
-				}
-				break
-			}
-		}
-	}
-	err := s.tooLarge(e, r)
-	err.Message = "no range of any model fits: " + err.Message
-	return err
-}
-
-// decision completes a choice. The node's own shards are taken off the map.
-func (s *seek) decision(best Choice, all []Choice) *Decision {
-	e := s.m.byID[best.Model]
-	c := e.cover(s.j.Build)
-	routes, _ := e.totals()
-	d := &Decision{Choice: best, RoutesBefore: routes, RoutesAfter: routes - c.level + least(c.planned, best.Range, 1)}
-	for _, a := range all {
-		if a.Model != best.Model && len(d.Alternatives) < alternatives {
-			d.Alternatives = append(d.Alternatives, a)
-		}
-	}
-	d.Text = d.sentence(e)
-	return d
 }

@@ -4,32 +4,14 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"neuron/engine/artifact/shelf"
 	"neuron/engine/protocol"
+	"neuron/internal/testdisk"
 )
-
-// mount mounts a small file system on a new folder, or skips the test.
-func mount(t *testing.T, options string) string {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: mounting a small file system needs root")
-	}
-	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "neuron-test", dir).CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: no tmpfs can be mounted here: %v %s", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v %s", err, out)
-		}
-	})
-	return dir
-}
 
 // fill takes all free space of a file system; the returned function gives it
 // back.
@@ -64,7 +46,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := publish(t, variants()["untied"])
 	rnd := rand.New(rand.NewPCG(8, 8))
-	disk := mount(t, "size=4m")
+	disk := testdisk.Mount(t, "size=4m")
 	dir := filepath.Join(disk, "folder")
 	r := protocol.Range{First: 2, Last: 9}
 	full := func(step string, err error) {
