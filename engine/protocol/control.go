@@ -123,6 +123,8 @@ type Welcome struct {
 	// is the last element of the announce URL, and the bearer token of
 	// manifests and torrents. It is a secret of this node.
 	AnnounceToken string `json:"announce_token,omitempty"`
+	// Owner is the owner id that the node is bound to, "" for none.
+	Owner string `json:"owner,omitempty"`
 }
 
 // Refused says why not, and when to come back (0: never with this build).
@@ -202,9 +204,13 @@ type RouteRequest struct {
 	Context int    `json:"context"`
 	Prompt  int    `json:"prompt"` // prompt tokens, for the cost model
 	Policy  string `json:"policy"`
-	// Nodes are the only ones that a private route may use, 1 to MaxRouteNodes;
-	// empty for a public route.
+	// Nodes are the only ones that a private route may use, at most
+	// MaxRouteNodes. Without them it uses those that belong to the owner of the
+	// gateway's node. Empty for a public route.
 	Nodes []NodeID `json:"nodes,omitempty"`
+	// APIKey is the key that pays for the session; without one the owner of the
+	// gateway's node pays. It is a secret.
+	APIKey string `json:"api_key,omitempty"`
 	// Prefixes are beginnings of the prompt whose cached state would help, at
 	// most MaxPrefixes.
 	Prefixes []Prefix `json:"prefixes,omitempty"`

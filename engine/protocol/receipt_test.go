@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/spans"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,15 +41,15 @@ func testReceipt() *protocol.Receipt {
 		},
 		Payload: protocol.F32Bytes(make([]float32, 64*4)),
 	}
-	spans := protocol.NewSpans(l.Session, 0, 2)
-	for _, err := range []error{spans.In(in), spans.Executed(0, 0), spans.Out(out), spans.Acked(0, 0)} {
+	collector := spans.New(l.Session, 0, 2)
+	for _, err := range []error{collector.In(in), collector.Executed(0, 0), collector.Out(out), collector.Acked(0, 0)} {
 		if err != nil {
 			panic(err)
 		}
 	}
 	return &protocol.Receipt{
 		Session: l.Session, Lease: signed.Hash(), Model: l.Model, Node: l.Hops[0].Node, Receiver: l.Hops[1].Node,
-		Hop: 0, Layers: l.Hops[0].Use, DType: l.DType, Span: spans.Take()[0],
+		Hop: 0, Layers: l.Hops[0].Use, DType: l.DType, Span: collector.Take()[0],
 		Class: protocol.Class{Threads: 1, CPU: "haswell", Llama: "v0.4.0", Engine: "0.2.0"},
 		Time:  leaseTime.Add(1500 * time.Millisecond),
 	}
@@ -307,68 +308,6 @@ func FuzzReceipt(f *testing.F) {
 		}
 		if !bytes.Equal(s.Encode(), data) {
 			t.Fatal("a signed receipt has two forms")
-		}
-	})
-}
-
-// FuzzSpans: whatever is fed in whatever order ends in an error or in spans
-// that a receipt can hold.
-func FuzzSpans(f *testing.F) {
-	f.Add([]byte{0, 0, 1, 2, 3, 0, 1, 2, 3}, uint8(1))
-	f.Add([]byte{4, 0, 1, 2, 5, 3, 6, 7}, uint8(3))
-	f.Fuzz(func(t *testing.T, ops []byte, role uint8) {
-		s := protocol.NewSpans(spansSession, int(role%3), 3)
-		if role%4 == 3 {
-			s = protocol.NewDriverSpans(spansSession)
-		}
-		var epoch, pos, acked uint32
-		var got []protocol.Span
-		for _, op := range ops[:min(len(ops), 500)] {
-			rows := uint32(op>>4) + 1
-			fr := protocol.IDFrame(protocol.KindVerify, pos, make([]int32, rows))
-			fr.Epoch = epoch
-			var err error
-			switch op & 7 {
-			case 0, 4:
-				fr.Flags = protocol.Flags(op>>3) & protocol.FlagSample
-				if err = s.In(fr); err == nil {
-					acked, pos = pos, pos+rows
-				}
-			case 1:
-				err = s.Executed(epoch, acked)
-			case 2:
-				fr.Pos = acked
-				err = s.Out(fr)
-			case 3:
-				if role%4 != 3 {
-					err = s.Acked(epoch, acked)
-				}
-			case 5:
-				epoch++
-				pos = min(pos, rows*8)
-				err = s.Truncate(protocol.ControlFrame(protocol.KindTruncate, 0, epoch, pos))
-			case 6:
-				tok := protocol.ControlFrame(protocol.KindToken, 0, epoch, pos)
-				tok.Flags = protocol.Flags(op>>4) & protocol.FlagMore
-				err = s.Out(tok)
-			case 7:
-				got = append(got, s.Take()...)
-			}
-			if err != nil && protocol.AsError(err).Code == protocol.CodeInternal {
-				t.Fatal(err)
-			}
-		}
-		s.End(s.Mark())
-		got = append(got, s.Take()...)
-		for i, sp := range got {
-			r := testReceipt()
-			r.Span = sp
-			if _, err := r.Encode(); err != nil {
-				t.Fatalf("%+v: %v", sp, err)
-			}
-			if i > 0 && !got[i-1].Before(&sp) {
-				t.Fatalf("%+v does not follow %+v", sp, got[i-1])
-			}
 		}
 	})
 }

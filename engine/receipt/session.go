@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/spans"
 )
 
 // maxHalves bounds the receipts of a session that wait for the receiver's
@@ -25,7 +26,7 @@ type Session struct {
 	hop   int // -1 for the driver
 	tail  bool
 	class protocol.Class
-	spans *protocol.Spans
+	spans *spans.Collector
 	kick  chan struct{}
 
 	mu     sync.Mutex // guards below
@@ -48,7 +49,7 @@ func (b *Book) OpenHop(l *protocol.Lease, signed *protocol.SignedLease, hop int,
 	class.CPU, class.Llama, class.Engine = printable(class.CPU, 32), printable(class.Llama, 32), printable(class.Engine, 48)
 	return b.open(&Session{
 		lease: l, hash: signed.Hash(), hop: hop, tail: hop == len(l.Hops)-1, class: class,
-		spans: protocol.NewSpans(l.Session, hop, len(l.Hops)),
+		spans: spans.New(l.Session, hop, len(l.Hops)),
 	})
 }
 
@@ -57,7 +58,7 @@ func (b *Book) OpenDriver(l *protocol.Lease, signed *protocol.SignedLease) (*Ses
 	if l.Driver != b.o.Identity.ID() {
 		return nil, protocol.Errorf(protocol.CodeLeaseInvalid, "this node is not the driver of the lease")
 	}
-	return b.open(&Session{lease: l, hash: signed.Hash(), hop: -1, spans: protocol.NewDriverSpans(l.Session)})
+	return b.open(&Session{lease: l, hash: signed.Hash(), hop: -1, spans: spans.NewDriver(l.Session)})
 }
 
 func printable(s string, size int) string {

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/spans"
 )
 
 // spanRun moves frames over the collectors of a route as seams do.
 type spanRun struct {
 	t      *testing.T
 	w      *world
-	hops   []*protocol.Spans
-	driver *protocol.Spans
+	hops   []*spans.Collector
+	driver *spans.Collector
 	pos    uint32
 	epoch  uint32
 	raws   [][]byte
@@ -80,9 +81,9 @@ func TestSpansOfRealSessions(t *testing.T) {
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
 		w := newWorld(t, 3)
-		r := &spanRun{t: t, w: w, driver: protocol.NewDriverSpans(w.lease.Session)}
+		r := &spanRun{t: t, w: w, driver: spans.NewDriver(w.lease.Session)}
 		for i := range 3 {
-			r.hops = append(r.hops, protocol.NewSpans(w.lease.Session, i, 3))
+			r.hops = append(r.hops, spans.New(w.lease.Session, i, 3))
 		}
 		cancels := seed%2 == 1
 		r.step(protocol.KindPrefill, 40, 3)

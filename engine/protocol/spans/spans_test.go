@@ -1,4 +1,4 @@
-package protocol_test
+package spans_test
 
 import (
 	"bytes"
@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/spans"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -19,17 +21,17 @@ const spansSession protocol.SessionID = "s-aaaaaaaaaaaaaaaaaaaaaaaaaa"
 // transport: each hop changes the rows a little, as a stage does.
 type spanRoute struct {
 	t      testing.TB
-	hops   []*protocol.Spans
-	driver *protocol.Spans
+	hops   []*spans.Collector
+	driver *spans.Collector
 	pos    uint32
 	epoch  uint32
 	closed [][]protocol.Span // per hop
 }
 
 func newSpanRoute(t testing.TB, hops int) *spanRoute {
-	r := &spanRoute{t: t, driver: protocol.NewDriverSpans(spansSession), closed: make([][]protocol.Span, hops)}
+	r := &spanRoute{t: t, driver: spans.NewDriver(spansSession), closed: make([][]protocol.Span, hops)}
 	for i := range hops {
-		r.hops = append(r.hops, protocol.NewSpans(spansSession, i, hops))
+		r.hops = append(r.hops, spans.New(spansSession, i, hops))
 	}
 	return r
 }
@@ -114,7 +116,7 @@ func (r *spanRoute) end() {
 	}
 }
 
-func (r *spanRoute) receiver(hop int) *protocol.Spans {
+func (r *spanRoute) receiver(hop int) *spans.Collector {
 	if hop == len(r.hops)-1 {
 		return r.driver
 	}
@@ -239,7 +241,7 @@ func TestSpansEndWithFramesUnderWay(t *testing.T) {
 		}
 	}
 	// The last acknowledgement was not read in time.
-	late := protocol.NewSpans(spansSession, 0, 2)
+	late := spans.New(spansSession, 0, 2)
 	f := protocol.IDFrame(protocol.KindDecode, 0, []int32{1})
 	r.must(late.In(f))
 	r.must(late.Out(f))
@@ -309,12 +311,12 @@ func TestSpansRefuse(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	s := protocol.NewSpans(spansSession, 0, 2)
+	s := spans.New(spansSession, 0, 2)
 	code(s.In(protocol.IDFrame(protocol.KindVerify, 0, make([]int32, 33))), protocol.CodeFrameInvalid)
 	code(s.Out(protocol.IDFrame(protocol.KindDecode, 0, []int32{1})), protocol.CodeBatchLayout)
 	code(s.Acked(0, 0), protocol.CodeBatchLayout)
 	code(s.Check(protocol.Span{}), protocol.CodeReceiptConflict)
-	tail := protocol.NewSpans(spansSession, 1, 2)
+	tail := spans.New(spansSession, 1, 2)
 	code(tail.Executed(0, 5), protocol.CodeBatchLayout)
 	code(tail.Out(protocol.ControlFrame(protocol.KindToken, 0, 0, 1)), protocol.CodeBatchLayout)
 	code(tail.Check(protocol.Span{}), protocol.CodeUnavailable)
@@ -325,44 +327,9 @@ func TestSpansRefuse(t *testing.T) {
 	code(err, protocol.CodeStageOverloaded)
 }
 
-// Everything about a frame counts but what belongs to one connection.
-func TestSumFrame(t *testing.T) {
-	t.Parallel()
-	base := func() *protocol.Frame { return decodeFrame() }
-	want := protocol.SumFrame(base())
-	for name, change := range map[string]func(f *protocol.Frame){
-		"kind": func(f *protocol.Frame) { f.Kind = protocol.KindVerify }, "dtype": func(f *protocol.Frame) { f.DType++ },
-		"parts": func(f *protocol.Frame) { f.Parts ^= protocol.PartSideband }, "flags": func(f *protocol.Frame) { f.Flags ^= protocol.FlagSample },
-		"epoch": func(f *protocol.Frame) { f.Epoch++ }, "pos": func(f *protocol.Frame) { f.Pos++ }, "rows": func(f *protocol.Frame) { f.Rows++ },
-		"width": func(f *protocol.Frame) { f.Width++ }, "sideband": func(f *protocol.Frame) { f.Sideband++ },
-		"payload": func(f *protocol.Frame) { f.Payload[len(f.Payload)-1] ^= 1 }, "length": func(f *protocol.Frame) { f.Payload = f.Payload[1:] },
-	} {
-		f := base()
-		f.Payload = bytes.Clone(f.Payload)
-		change(f)
-		if protocol.SumFrame(f) == want {
-			t.Errorf("%s does not change the sum", name)
-		}
-	}
-	f := base()
-	f.Slot += 5
-	if protocol.SumFrame(f) != want {
-		t.Error("the slot changes the sum")
-	}
-}
-
-func BenchmarkSumFrame16K(b *testing.B) {
-	f := &protocol.Frame{Header: protocol.Header{Kind: protocol.KindDecode, DType: protocol.DTypeF32, Parts: protocol.PartHidden, Rows: 1, Width: 4096}, Payload: make([]byte, 16<<10)}
-	b.SetBytes(int64(len(f.Payload)))
-	b.ReportAllocs()
-	for b.Loop() {
-		protocol.SumFrame(f)
-	}
-}
-
 // One decode step on a middle hop: in, executed, out, acknowledged.
 func BenchmarkSpansStep16K(b *testing.B) {
-	s := protocol.NewSpans(spansSession, 1, 3)
+	s := spans.New(spansSession, 1, 3)
 	f := &protocol.Frame{Header: protocol.Header{Kind: protocol.KindDecode, DType: protocol.DTypeF32, Parts: protocol.PartHidden, Rows: 1, Width: 4096}, Payload: make([]byte, 16<<10)}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -372,4 +339,69 @@ func BenchmarkSpansStep16K(b *testing.B) {
 		s.Take()
 		f.Pos++
 	}
+}
+
+// FuzzSpans: whatever is fed in whatever order ends in an error or in spans
+// that a receipt can hold.
+func FuzzSpans(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 2, 3, 0, 1, 2, 3}, uint8(1))
+	f.Add([]byte{4, 0, 1, 2, 5, 3, 6, 7}, uint8(3))
+	f.Fuzz(func(t *testing.T, ops []byte, role uint8) {
+		s := spans.New(spansSession, int(role%3), 3)
+		if role%4 == 3 {
+			s = spans.NewDriver(spansSession)
+		}
+		var epoch, pos, acked uint32
+		var got []protocol.Span
+		for _, op := range ops[:min(len(ops), 500)] {
+			rows := uint32(op>>4) + 1
+			fr := protocol.IDFrame(protocol.KindVerify, pos, make([]int32, rows))
+			fr.Epoch = epoch
+			var err error
+			switch op & 7 {
+			case 0, 4:
+				fr.Flags = protocol.Flags(op>>3) & protocol.FlagSample
+				if err = s.In(fr); err == nil {
+					acked, pos = pos, pos+rows
+				}
+			case 1:
+				err = s.Executed(epoch, acked)
+			case 2:
+				fr.Pos = acked
+				err = s.Out(fr)
+			case 3:
+				if role%4 != 3 {
+					err = s.Acked(epoch, acked)
+				}
+			case 5:
+				epoch++
+				pos = min(pos, rows*8)
+				err = s.Truncate(protocol.ControlFrame(protocol.KindTruncate, 0, epoch, pos))
+			case 6:
+				tok := protocol.ControlFrame(protocol.KindToken, 0, epoch, pos)
+				tok.Flags = protocol.Flags(op>>4) & protocol.FlagMore
+				err = s.Out(tok)
+			case 7:
+				got = append(got, s.Take()...)
+			}
+			if err != nil && protocol.AsError(err).Code == protocol.CodeInternal {
+				t.Fatal(err)
+			}
+		}
+		s.End(s.Mark())
+		got = append(got, s.Take()...)
+		for i, sp := range got {
+			r := &protocol.Receipt{
+				Session: spansSession, Model: protocol.ModelIDOf([][32]byte{{}}), Node: protocol.NodeIDOf(make([]byte, 32)),
+				Receiver: protocol.NodeIDOf(make([]byte, 32)), Layers: protocol.Range{First: 0, Last: 1}, DType: protocol.DTypeF32, Span: sp,
+				Class: protocol.Class{Threads: 1, CPU: "c", Llama: "l", Engine: "e"}, Time: time.Unix(1_800_000_000, 0),
+			}
+			if _, err := r.Encode(); err != nil {
+				t.Fatalf("%+v: %v", sp, err)
+			}
+			if i > 0 && !got[i-1].Before(&sp) {
+				t.Fatalf("%+v does not follow %+v", sp, got[i-1])
+			}
+		}
+	})
 }

@@ -1,6 +1,10 @@
-package protocol
+package spans
 
-import "slices"
+import (
+	"slices"
+
+	"neuron/engine/protocol"
+)
 
 // maxSpanEvents bounds the frames that wait for an acknowledgement; the window
 // of a seam is far smaller. maxSpansKept bounds the spans whose receipt may
@@ -12,27 +16,27 @@ const (
 
 // account cuts the work of one hop into spans, as one end of its seam sees it.
 type account struct {
-	session SessionID
-	events  []event // row frames and truncates not yet counted, oldest first
-	open    Span    // the open span; none while states is empty
-	states  []Span  // the open span as it was after each of its frames
-	closed  []Span  // of the numbers below seq, without gap
-	seq     uint32  // of the open span
-	epoch   uint32  // of the rows that may come, and where the next one lies
+	session protocol.SessionID
+	events  []event         // row frames and truncates not yet counted, oldest first
+	open    protocol.Span   // the open span; none while states is empty
+	states  []protocol.Span // the open span as it was after each of its frames
+	closed  []protocol.Span // of the numbers below seq, without gap
+	seq     uint32          // of the open span
+	epoch   uint32          // of the rows that may come, and where the next one lies
 	next    uint32
 }
 
 // event is a row frame on its way, or a truncate between them.
 type event struct {
-	h        Header
-	in       Hash
-	outs     []Hash
+	h        protocol.Header
+	in       protocol.Hash
+	outs     []protocol.Hash
 	answered bool // executed, tokens may follow
 }
 
 func (a *account) push(e event) error {
 	if len(a.events) >= maxSpanEvents {
-		return Errorf(CodeStageOverloaded, "more than %d frames wait for their acknowledgement", maxSpanEvents)
+		return protocol.Errorf(protocol.CodeStageOverloaded, "more than %d frames wait for their acknowledgement", maxSpanEvents)
 	}
 	a.events = append(a.events, e)
 	return nil
@@ -50,9 +54,9 @@ func (a *account) find(epoch, pos uint32) int {
 func (a *account) answered(epoch, pos uint32) error {
 	i := a.find(epoch, pos)
 	if i < 0 {
-		return Errorf(CodeBatchLayout, "rows at position %d were executed that did not come", pos)
+		return protocol.Errorf(protocol.CodeBatchLayout, "rows at position %d were executed that did not come", pos)
 	}
-	if a.events[i].h.Flags&FlagSample == 0 {
+	if a.events[i].h.Flags&protocol.FlagSample == 0 {
 		return a.commit(epoch, pos)
 	}
 	a.events[i].answered = true
@@ -64,17 +68,17 @@ func (a *account) answered(epoch, pos uint32) error {
 
 // token takes a token of the rows that were answered last; the last token of a
 // step completes them.
-func (a *account) token(h Header, sum Hash) error {
+func (a *account) token(h protocol.Header, sum protocol.Hash) error {
 	i := slices.IndexFunc(a.events, func(e event) bool { return e.answered })
 	if i < 0 {
-		return Errorf(CodeBatchLayout, "a token at position %d that no rows ask for", h.Pos)
+		return protocol.Errorf(protocol.CodeBatchLayout, "a token at position %d that no rows ask for", h.Pos)
 	}
 	e := &a.events[i]
-	if len(e.outs) >= MaxSpanPositions {
-		return Errorf(CodeBatchLayout, "more than %d tokens for one step", MaxSpanPositions)
+	if len(e.outs) >= protocol.MaxSpanPositions {
+		return protocol.Errorf(protocol.CodeBatchLayout, "more than %d tokens for one step", protocol.MaxSpanPositions)
 	}
 	e.outs = append(e.outs, sum)
-	if h.Flags&FlagMore != 0 {
+	if h.Flags&protocol.FlagMore != 0 {
 		return nil
 	}
 	return a.commit(e.h.Epoch, e.h.Pos)
@@ -85,7 +89,7 @@ func (a *account) token(h Header, sum Hash) error {
 func (a *account) commit(epoch, pos uint32) error {
 	i := a.find(epoch, pos)
 	if i < 0 {
-		return Errorf(CodeBatchLayout, "rows at position %d are acknowledged that were not sent", pos)
+		return protocol.Errorf(protocol.CodeBatchLayout, "rows at position %d are acknowledged that were not sent", pos)
 	}
 	for _, e := range a.events[:i] {
 		if !e.h.Kind.Rows() {
@@ -93,7 +97,7 @@ func (a *account) commit(epoch, pos uint32) error {
 		}
 	}
 	if epoch != a.epoch || pos != a.next {
-		return Errorf(CodeBatchLayout, "rows at position %d of epoch %d came, the next are at %d of %d", pos, epoch, a.next, a.epoch)
+		return protocol.Errorf(protocol.CodeBatchLayout, "rows at position %d of epoch %d came, the next are at %d of %d", pos, epoch, a.next, a.epoch)
 	}
 	a.absorb(a.events[i])
 	a.events = slices.Delete(a.events, 0, i+1)
@@ -102,7 +106,7 @@ func (a *account) commit(epoch, pos uint32) error {
 
 // catchUp counts sent rows whose acknowledgement did not come in time, as far
 // as the receiver says that it has executed them.
-func (a *account) catchUp(mark ReceiptMark) {
+func (a *account) catchUp(mark protocol.ReceiptMark) {
 	for a.seq < mark.Seq || a.seq == mark.Seq && len(a.states) < int(mark.Frames) {
 		i := slices.IndexFunc(a.events, func(e event) bool { return len(e.outs) > 0 })
 		if i < 0 || a.commit(a.events[i].h.Epoch, a.events[i].h.Pos) != nil {
@@ -123,30 +127,30 @@ func (a *account) truncate(e event) {
 	default:
 		sp.EpochLast = e.h.Epoch
 		sp.Last = min(sp.Last, e.h.Pos)
-		sp.Input, sp.Output = chainRoot(sp.Input, e.in), chainRoot(sp.Output, e.in)
+		sp.Input, sp.Output = protocol.ChainRoot(sp.Input, e.in), protocol.ChainRoot(sp.Output, e.in)
 	}
 }
 
 func (a *account) absorb(e event) {
 	sp := &a.open
-	prefill := e.h.Kind == KindPrefill
+	prefill := e.h.Kind == protocol.KindPrefill
 	a.next = e.h.Pos + e.h.Rows
-	if len(a.states) > 0 && (prefill || e.h.Pos+e.h.Rows-sp.First > MaxSpanPositions || sp.Rows+e.h.Rows > MaxSpanRows) {
+	if len(a.states) > 0 && (prefill || e.h.Pos+e.h.Rows-sp.First > protocol.MaxSpanPositions || sp.Rows+e.h.Rows > protocol.MaxSpanRows) {
 		a.close()
 	}
 	if len(a.states) == 0 {
-		root := rootStart(a.session, e.h.Pos)
-		*sp = Span{Kind: SpanDecode, Seq: a.seq, EpochFirst: e.h.Epoch, First: e.h.Pos, Input: root, Output: root}
+		root := protocol.SpanRoot(a.session, e.h.Pos)
+		*sp = protocol.Span{Kind: protocol.SpanDecode, Seq: a.seq, EpochFirst: e.h.Epoch, First: e.h.Pos, Input: root, Output: root}
 	}
 	sp.EpochLast = e.h.Epoch
 	sp.Last = e.h.Pos + e.h.Rows
 	sp.Rows += e.h.Rows
-	sp.Input = chainRoot(sp.Input, e.in)
+	sp.Input = protocol.ChainRoot(sp.Input, e.in)
 	for _, sum := range e.outs {
-		sp.Output = chainRoot(sp.Output, sum)
+		sp.Output = protocol.ChainRoot(sp.Output, sum)
 	}
 	if prefill {
-		sp.Kind = SpanPrefill
+		sp.Kind = protocol.SpanPrefill
 	}
 	a.states = append(a.states, *sp)
 	if prefill {
