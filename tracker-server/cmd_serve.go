@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"neuron/tracker-server/server"
+	"neuron/tracker-server/store"
 )
 
 // serve runs the tracker until the context ends.
@@ -25,10 +26,18 @@ func serve(flags *flag.FlagSet) runner {
 	flags.DurationVar(&o.ReportEvery, "report-every", 5*time.Second, "how often nodes report (1s to 20s)")
 	flags.IntVar(&o.MaxConns, "max-connections", 20_000, "most connections of nodes and gateways")
 	flags.IntVar(&o.MaxPerAddress, "max-per-address", 512, "most connections from one IP address")
+	flags.Func("credit", "whether sessions cost credit: off, optional (who has none runs unpaid) or required (default optional)", func(s string) error {
+		o.Credit = server.CreditPolicy(s)
+		return nil
+	})
+	starting := flags.Int64("starting-credit", 100_000, "`credits` that each new owner is given")
 	proxies := flags.String("trusted-proxies", "", "`addresses` of reverse proxies in front (IP or IP/BITS, with commas), whose X-Forwarded-For is believed")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	return func(ctx context.Context, _ []string, stdout, stderr io.Writer) error {
 		o.Data = *data
+		if o.StartingCredit = store.Credit(*starting) * 1_000_000; o.StartingCredit/1_000_000 != store.Credit(*starting) {
+			return &usageError{"the starting credit is too large"}
+		}
 		var l slog.Level
 		if err := l.UnmarshalText([]byte(*level)); err != nil {
 			return &usageError{"unknown log level " + *level}

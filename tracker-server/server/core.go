@@ -15,6 +15,9 @@ import (
 	"neuron/engine/protocol"
 	"neuron/tracker-server/announce"
 	"neuron/tracker-server/channel"
+	"neuron/tracker-server/ledger"
+	"neuron/tracker-server/ledger/keys"
+	"neuron/tracker-server/ledger/owners"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
@@ -49,6 +52,10 @@ type core struct {
 	kick    chan struct{} // wakes the persister; capacity 1
 	explain *rate.Limiter
 
+	ledger *ledger.Ledger // the money; these three have their own locks
+	owners *owners.Owners
+	keys   *keys.Keys
+
 	announced *announce.Table // has its own lock
 	catalog   atomic.Pointer[catalog]
 	swarm     atomic.Pointer[swarmPeers]
@@ -58,6 +65,7 @@ type core struct {
 	table *sessions.Table
 	peers map[peerKey]peer
 	dirty map[protocol.SessionID]store.Session // to be written
+	ends  map[protocol.SessionID]ledger.End    // to be told to the ledger
 	// routes says why live sessions run where they do.
 	routes map[protocol.SessionID]*routing.Route
 	// places is what nodes should hold.
@@ -76,7 +84,7 @@ func newCore(o Options, key ed25519.PrivateKey, st store.Store) *core {
 		o: o, key: key, store: st, tokens: newTokens(key), kick: make(chan struct{}, 1), explain: rate.NewLimiter(explainRate, explainBurst),
 		reg: registry.New(o.registryConfig()), table: sessions.New(o.sessionsConfig()),
 		peers: make(map[peerKey]peer), dirty: make(map[protocol.SessionID]store.Session),
-		routes: make(map[protocol.SessionID]*routing.Route),
+		routes: make(map[protocol.SessionID]*routing.Route), ends: make(map[protocol.SessionID]ledger.End),
 	}
 	c.announced = announce.New(announce.Config{Now: o.Now, Loopback: o.onLoopback()})
 	c.places = newPlaces()
@@ -127,9 +135,14 @@ func (c *core) admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID)
 		c.o.Logger.Error("record a connection", "node", id.Short(), "err", err)
 		return nil, protocol.Errorf(protocol.CodeUnavailable, "the tracker cannot write its database now")
 	}
+	bound, err := c.owners.Owner(ctx, id)
+	if err != nil && !isCode(err, protocol.CodeNotFound) {
+		c.o.Logger.Error("look up the owner of a node", "node", id.Short(), "err", err)
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "the tracker cannot read its database now")
+	}
 	return &protocol.Welcome{
 		Node: id, Epoch: epoch, Tracker: c.key.Public().(ed25519.PublicKey), ReportSeconds: int(c.o.ReportEvery / time.Second),
-		AnnounceToken: c.tokens.of(id),
+		AnnounceToken: c.tokens.of(id), Owner: string(bound.Owner),
 	}, nil
 }
 
@@ -239,6 +252,7 @@ func (c *core) finishLocked(s sessions.Session, tell bool) {
 	}
 	tellNode(s.Lease.Driver)
 	delete(c.routes, s.Lease.Session)
+	c.ends[s.Lease.Session] = endOf(&s, failedByRoute(s.End))
 	c.writeLocked(s)
 }
 
@@ -264,7 +278,7 @@ func (c *core) persist(ctx context.Context) error {
 	c.dirty = make(map[protocol.SessionID]store.Session)
 	c.mu.Unlock()
 	if len(batch) == 0 {
-		return nil
+		return c.finishMoney(ctx)
 	}
 	list := make([]store.Session, 0, len(batch))
 	for _, s := range batch {
@@ -280,8 +294,11 @@ func (c *core) persist(ctx context.Context) error {
 			}
 		}
 		c.mu.Unlock()
+		return err
 	}
-	return err
+	// A session's end is written before its money ends: after a crash in between
+	// restoreMoney goes on.
+	return c.finishMoney(ctx)
 }
 
 // tick does what time brings: ghosts expire, sessions are given up, peer lists

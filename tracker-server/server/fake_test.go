@@ -43,7 +43,13 @@ type tracker struct {
 
 func start(t *testing.T, data string, c *clock) *tracker {
 	t.Helper()
-	s, err := New(Options{Listen: "127.0.0.1:0", Data: data, Now: c.Now})
+	return startWith(t, c, Options{Data: data})
+}
+
+func startWith(t *testing.T, c *clock, o Options) *tracker {
+	t.Helper()
+	o.Listen, o.Now = "127.0.0.1:0", c.Now
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

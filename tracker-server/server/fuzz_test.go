@@ -74,6 +74,9 @@ func FuzzMessage(f *testing.F) {
 			t.Fatal(err)
 		}
 		c := newCore(o, key, forgetful{db})
+		if err := c.openMoney(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		node := &stub{id: id, hello: protocol.Hello{Role: protocol.RoleNode, Build: testBuild, Addr: "h:1"}}
 		gw := &stub{id: id, hello: protocol.Hello{Role: protocol.RoleGateway, Build: testBuild}}
 		c.joined(node)

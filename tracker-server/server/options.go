@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/store"
 )
 
 // Options configures a Server.
@@ -45,6 +47,10 @@ type Options struct {
 	// PublicURL is where others reach this tracker; default: where it listens.
 	// Published torrents carry it.
 	PublicURL string
+	// Credit says whether sessions cost credit; default CreditOptional.
+	Credit CreditPolicy
+	// StartingCredit is what each new owner is given, in micro-credits.
+	StartingCredit store.Credit
 	// Proxies are the addresses of reverse proxies whose X-Forwarded-For is
 	// believed.
 	Proxies []netip.Prefix
@@ -68,6 +74,15 @@ func (o *Options) fill() error {
 	}
 	if o.LeaseFor == 0 {
 		o.LeaseFor = 2 * time.Hour
+	}
+	if o.Credit == "" {
+		o.Credit = CreditOptional
+	}
+	if err := o.Credit.check(); err != nil {
+		return err
+	}
+	if o.StartingCredit < 0 || o.StartingCredit > ledger.MaxGrant {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "a starting credit of %s; 0 to %s are possible", o.StartingCredit, ledger.MaxGrant)
 	}
 	if o.ReportEvery < time.Second || o.ReportEvery > 20*time.Second {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "reports every %s; 1 s to 20 s are possible", o.ReportEvery)

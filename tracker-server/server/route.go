@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/store"
 )
 
 // onRoute chooses a route, promises its KV memory, stores the lease and only
@@ -20,19 +22,28 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	if err := checkRoute(req); err != nil {
 		return err
 	}
+	if err := c.nodesOf(ctx, p.Node(), req); err != nil {
+		return err
+	}
 	start := time.Now()
 	s, err := c.lease(p, req)
 	c.metrics.routed(time.Since(start), err)
 	if err != nil {
 		return err
 	}
-	rec, err := toStore(s)
+	reserved, err := c.reserve(ctx, &s, req)
 	if err == nil {
-		err = c.store.AddSession(ctx, rec)
+		var rec store.Session
+		if rec, err = toStore(s); err == nil {
+			err = c.store.AddSession(ctx, rec)
+		}
 	}
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if reserved {
+			c.ends[req.Session] = ledger.End{Session: req.Session, Failed: true, Prefill: -1, Decode: -1}
+		}
 		c.table.Forget(req.Session)
 		delete(c.routes, req.Session)
 		for _, h := range s.Lease.Hops {
@@ -65,9 +76,6 @@ func checkRoute(r *protocol.RouteRequest) error {
 			return protocol.Errorf(protocol.CodeInvalidRequest, "only private routes list nodes")
 		}
 	case protocol.PolicyPrivate:
-		if len(r.Nodes) == 0 {
-			return protocol.Errorf(protocol.CodeForbidden, "a private route may use listed nodes only, and the request lists none")
-		}
 	default:
 		return protocol.Errorf(protocol.CodeInvalidRequest, "unknown policy %.32q", r.Policy)
 	}

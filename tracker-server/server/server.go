@@ -77,7 +77,13 @@ func New(o Options) (_ *Server, err error) {
 	}
 	s.store = db
 	s.core = newCore(o, key, s.store)
+	if err := s.core.openMoney(s.ctx); err != nil {
+		return nil, err
+	}
 	if err := s.core.restore(s.ctx); err != nil {
+		return nil, err
+	}
+	if err := s.core.restoreMoney(s.ctx); err != nil {
 		return nil, err
 	}
 	if err := s.core.loadCatalog(s.ctx); err != nil {
@@ -168,7 +174,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.mu.Unlock()
 		return s.Close(ctx)
 	}
-	s.wg.Add(4)
+	s.wg.Add(5)
 	s.mu.Unlock()
 	go func() {
 		defer s.wg.Done()
@@ -185,6 +191,10 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() {
 		defer s.wg.Done()
 		s.core.watchCatalog(s.ctx)
+	}()
+	go func() {
+		defer s.wg.Done()
+		s.core.moneyLoop(s.ctx)
 	}()
 	var err error
 	select {

@@ -65,6 +65,10 @@ type End struct {
 	Error  *protocol.Error       `json:"error,omitempty"`
 }
 
+// ByDriver is the detail of an end's error that says that the gateway fell
+// silent, or let its lease run out: no hop failed.
+const ByDriver = "by_driver"
+
 // Table holds the live sessions and the newest ended ones.
 type Table struct {
 	cfg      Config
@@ -191,7 +195,7 @@ func (t *Table) Sweep(now time.Time) []Session {
 		default:
 			continue
 		}
-		out = append(out, t.end(now, e, protocol.FinishError, err.InPhase(e.Phase)))
+		out = append(out, t.end(now, e, protocol.FinishError, err.InPhase(e.Phase).With(ByDriver, "true")))
 	}
 	slices.SortFunc(out, func(a, b Session) int { return cmp.Compare(a.Lease.Session, b.Lease.Session) })
 	return out
