@@ -19,6 +19,7 @@ func serve(flags *flag.FlagSet) runner {
 	o := server.Options{}
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:7700", "`HOST:PORT` for nodes, API and status page")
 	data := dataFlag(flags)
+	flags.String(configFlag, "", "`file` with settings; \"neuron-tracker config\" prints one")
 	flags.StringVar(&o.PublicURL, "public-url", "", "`URL` under which others reach this tracker; published torrents carry it")
 	flags.StringVar(&o.TLSCert, "tls-cert", "", "PEM `file` with the certificate")
 	flags.StringVar(&o.TLSKey, "tls-key", "", "PEM `file` with its key")
@@ -26,11 +27,9 @@ func serve(flags *flag.FlagSet) runner {
 	flags.DurationVar(&o.ReportEvery, "report-every", 5*time.Second, "how often nodes report (1s to 20s)")
 	flags.IntVar(&o.MaxConns, "max-connections", 20_000, "most connections of nodes and gateways")
 	flags.IntVar(&o.MaxPerAddress, "max-per-address", 512, "most connections from one IP address")
-	flags.Func("credit", "whether sessions cost credit: off, optional (who has none runs unpaid) or required (default optional)", func(s string) error {
-		o.Credit = server.CreditPolicy(s)
-		return nil
-	})
+	flags.StringVar((*string)(&o.Credit), "credit", string(server.CreditOptional), "whether sessions cost credit: off, optional (who has none runs unpaid) or required")
 	starting := flags.Int64("starting-credit", 100_000, "`credits` that each new owner is given")
+	flags.IntVar(&o.TelemetryDays, "telemetry-days", 30, "`days` for which the history of sessions is kept; 0 keeps none")
 	proxies := flags.String("trusted-proxies", "", "`addresses` of reverse proxies in front (IP or IP/BITS, with commas), whose X-Forwarded-For is believed")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	return func(ctx context.Context, _ []string, stdout, stderr io.Writer) error {

@@ -45,6 +45,8 @@ func commands() []command {
 		{"publish", "PATH...", "put a model of this computer into the catalog", publishCommand},
 		{"unpublish", "MODEL", "take a model out of the catalog", unpublishCommand},
 		{"catalog", "", "list the published models", catalogCommand},
+		{"backup", "FILE", "save database and keys while the tracker runs", backupCommand},
+		{"config", "", "print a configuration file with all settings", configCommand},
 	}
 }
 
@@ -75,6 +77,12 @@ func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writ
 	flags.Usage = func() { c.usage(flags) }
 	work := c.setup(flags)
 	rest, err := parse(flags, args)
+	if err == nil {
+		if wrong := settings(flags); wrong != nil {
+			fmt.Fprintln(stderr, "neuron-tracker:", wrong)
+			return 2
+		}
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

@@ -19,18 +19,18 @@ import (
 	"neuron/tracker-server/datadir"
 )
 
-const (
-	fileName = "tracker.key"
-	maxFile  = 4096
-)
+// FileName is the key's file in the data folder.
+const FileName = "tracker.key"
+
+const maxFile = 4096
 
 // LoadOrCreate reads the key of the data folder (PKCS #8 in PEM, mode 0600) or
 // makes one; of several processes that do so at once, one makes it and all get
 // the same. A damaged file is an error, never replaced: a new key would cut off
 // every node that trusts the old one.
 func LoadOrCreate(d *datadir.Dir) (key ed25519.PrivateKey, err error) {
-	err = d.Exclusive(fileName, func() error {
-		if key, err = Load(d.File(fileName)); errors.Is(err, fs.ErrNotExist) {
+	err = d.Exclusive(FileName, func() error {
+		if key, err = Load(d.File(FileName)); errors.Is(err, fs.ErrNotExist) {
 			key, err = create(d)
 		}
 		return err
@@ -82,7 +82,7 @@ func create(d *datadir.Dir) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeInternal, "encode the tracker key: %w", err)
 	}
-	if err := d.WriteFile(fileName, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
+	if err := d.WriteFile(FileName, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
 		return nil, err
 	}
 	return key, nil

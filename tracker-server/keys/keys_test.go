@@ -29,13 +29,13 @@ func TestLoadOrCreate(t *testing.T) {
 	if !a.Equal(b) {
 		t.Fatal("the second start has another key")
 	}
-	info, err := os.Stat(d.File(fileName))
+	info, err := os.Stat(d.File(FileName))
 	if err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Fatalf("mode %v, %v", info.Mode(), err)
 	}
-	whole, _ := os.ReadFile(d.File(fileName))
+	whole, _ := os.ReadFile(d.File(FileName))
 	for _, bad := range [][]byte{nil, []byte("x"), whole[:len(whole)/2], make([]byte, maxFile+1)} {
-		if err := os.WriteFile(d.File(fileName), bad, 0o600); err != nil {
+		if err := os.WriteFile(d.File(FileName), bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := LoadOrCreate(d); !errors.Is(err, &protocol.Error{Code: protocol.CodeDataFolder}) {
