@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,8 @@ type Options struct {
 	Data string // folder for all data and logs; kept
 	// TrackerListen is the tracker's address [a free port].
 	TrackerListen string
+	// TrackerArgs are more flags of the tracker.
+	TrackerArgs []string
 	// LogLevel is NEURON_LOG of all processes [info].
 	LogLevel string
 }
@@ -76,9 +79,17 @@ func Start(ctx context.Context, o Options) (*Net, error) {
 	if err := os.MkdirAll(filepath.Join(o.Data, "logs"), 0o755); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	p, line, err := n.spawn(ctx, "tracker", nil, "neuron-tracker", "--data", n.dir("tracker"), "--listen", o.TrackerListen)
-	if err != nil {
+	if err := n.startTracker(ctx); err != nil {
 		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Net) startTracker(ctx context.Context) error {
+	args := append([]string{"--data", n.dir("tracker"), "--listen", n.o.TrackerListen}, n.o.TrackerArgs...)
+	p, line, err := n.spawn(ctx, "tracker", nil, "neuron-tracker", args...)
+	if err != nil {
+		return err
 	}
 	n.Tracker = p
 	for _, word := range strings.Fields(line) {
@@ -87,9 +98,24 @@ func Start(ctx context.Context, o Options) (*Net, error) {
 		}
 	}
 	if n.TrackerURL == "" {
-		return nil, errors.Join(fmt.Errorf("the tracker's first line has no address: %q", line), n.Stop())
+		return errors.Join(fmt.Errorf("the tracker's first line has no address: %q", line), n.Stop())
 	}
-	return n, nil
+	return nil
+}
+
+// RestartTracker stops the tracker in order and starts it again, on the same
+// data and at the same address. It may not run beside other methods.
+func (n *Net) RestartTracker(ctx context.Context) error {
+	if err := n.Tracker.Stop(); err != nil {
+		return err
+	}
+	n.drop(n.Tracker)
+	at, err := url.Parse(n.TrackerURL)
+	if err != nil {
+		return fmt.Errorf("the tracker's address: %w", err)
+	}
+	n.o.TrackerListen = at.Host
+	return n.startTracker(ctx)
 }
 
 func (n *Net) dir(name string) string { return filepath.Join(n.o.Data, name) }

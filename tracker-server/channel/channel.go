@@ -55,6 +55,10 @@ const (
 	writeTimeout = 10 * time.Second
 	// retryAfter is what a refused peer is told to wait, in seconds.
 	retryAfter = 10
+	// returnsPerSecond and maxReturn (in seconds) spread the return of all peers
+	// after a restart. The sessions of a driver that is back within a minute go on.
+	returnsPerSecond = 250
+	maxReturn        = 40
 	// maxStrikes is how many messages above the rate end a connection.
 	maxStrikes = 200
 )
@@ -172,11 +176,13 @@ func (h *Hub) Close(ctx context.Context) error {
 	}
 	h.mu.Unlock()
 	h.cancel()
-	bye, err := protocol.Pack(protocol.MsgBye, 0, protocol.Refused{Error: protocol.Errorf(protocol.CodeShutdown, "the tracker is stopping")})
-	if err != nil {
-		return err
-	}
-	for _, c := range conns {
+	for i, c := range conns {
+		bye, err := protocol.Pack(protocol.MsgBye, 0, protocol.Refused{
+			Error: protocol.Errorf(protocol.CodeShutdown, "the tracker is stopping"), RetryAfter: comeBack(i, len(conns)),
+		})
+		if err != nil {
+			return err
+		}
 		c.Stop(bye, websocket.CloseGoingAway, string(protocol.CodeShutdown))
 	}
 	done := make(chan struct{})
@@ -194,6 +200,14 @@ func (h *Hub) Close(ctx context.Context) error {
 		<-done
 		return ctx.Err()
 	}
+}
+
+// comeBack is how many seconds peer i of n waits before it comes back to a
+// tracker that restarts: returnsPerSecond of them come at a time, all within
+// maxReturn.
+func comeBack(i, n int) int {
+	perSecond := max(returnsPerSecond, (n+maxReturn-1)/maxReturn)
+	return 1 + i/perSecond
 }
 
 func remoteOf(remote string) netip.Addr {

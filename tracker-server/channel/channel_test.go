@@ -221,3 +221,20 @@ func TestRemoteAndGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestReturnIsSpread: a restart does not bring all peers back in one moment,
+// and all of them within the time that sessions have.
+func TestReturnIsSpread(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 250, 251, 5000, 20_000, 1_000_000} {
+		perSecond := map[int]int{}
+		for i := range n {
+			perSecond[comeBack(i, n)]++
+		}
+		for s, c := range perSecond {
+			if s < 1 || s > 1+maxReturn || c > max(returnsPerSecond, n/maxReturn+1) {
+				t.Errorf("of %d peers %d come after %d s", n, c, s)
+			}
+		}
+	}
+}

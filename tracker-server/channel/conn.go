@@ -167,7 +167,7 @@ func (c *Conn) read() (joined, bye bool) {
 	c.ws.SetReadLimit(protocol.MaxMessage)
 	if err := c.handshake(); err != nil {
 		retry := retryAfter
-		if e := protocol.AsError(err); e.Code == protocol.CodeProtocolVersion || e.Code == protocol.CodeUnauthorized || e.Code == protocol.CodeInvalidRequest {
+		if e := protocol.AsError(err); e.Code == protocol.CodeProtocolVersion || e.Code == protocol.CodeUnauthorized || e.Code == protocol.CodeInvalidRequest || e.Code == protocol.CodeForbidden {
 			retry = 0
 		}
 		var closed *websocket.CloseError

@@ -1,0 +1,176 @@
+// Package load puts a crowd on a real tracker, on this machine: thousands of
+// simulated nodes on websockets with TLS, route requests, receipts, and a
+// restart. Its nodes are the engine's own control client without an engine
+// behind it, all in this process.
+//
+// The load command imports it; no product code does. It talks to loopback only
+// and ends by itself.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"neuron/internal/localnet"
+)
+
+// Options say how large the crowd is.
+type Options struct {
+	Bin  string // folder with neuron-tracker
+	Data string // empty folder for everything
+	Out  io.Writer
+
+	Nodes    int
+	Models   int // that the nodes hold, in halves
+	Owners   int // that the nodes belong to
+	Gateways int
+	// Routes and Receipts are per second, For how long.
+	Routes, Receipts int
+	For              time.Duration
+}
+
+// spansPerSession follows from the two rates: each session has two hops.
+func (o *Options) spansPerSession() int { return max(1, o.Receipts/o.Routes/hops) }
+
+// Targets of a run.
+const (
+	routeP99    = 50 * time.Millisecond
+	nodeBytes   = 30 << 10
+	returnAfter = 60 * time.Second
+)
+
+// Run does all of it and writes a report. It returns an error when a target is
+// missed as well.
+func Run(ctx context.Context, o Options) (err error) {
+	r := &report{out: o.Out}
+	certFile, keyFile, roots, err := certificate(o.Data)
+	if err != nil {
+		return err
+	}
+	net, err := localnet.Start(ctx, localnet.Options{Bin: o.Bin, Data: o.Data, LogLevel: "warn", TrackerArgs: []string{
+		"--tls-cert", certFile, "--tls-key", keyFile, "--max-per-address", strconv.Itoa(o.Nodes + 1000), "--log-level", "warn",
+		"--credit", "required", "--starting-credit", "1000000000",
+	}})
+	if err != nil {
+		return err
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			err = errors.Join(err, net.Stop())
+		}
+	}()
+	r.line("open files", "limit %s", fileLimit())
+	models, err := publishModels(ctx, &o, net)
+	if err != nil {
+		return err
+	}
+	c, err := newCrowd(ctx, &o, net.TrackerURL, roots, models)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.end()) }()
+	probe := &tracker{proc: net.Tracker, url: net.TrackerURL, client: c.http}
+
+	before, err := probe.memory(ctx)
+	if err != nil {
+		return err
+	}
+	took, err := c.join(ctx)
+	if err != nil {
+		return err
+	}
+	r.line("joined", "%d nodes and %d gateways in %s", o.Nodes, o.Gateways, took.Round(time.Millisecond))
+	if took, err = c.bind(ctx); err != nil {
+		return err
+	}
+	r.line("owners", "%d nodes bound to %d owners in %s", o.Nodes, o.Owners, took.Round(time.Millisecond))
+	after, err := probe.memory(ctx)
+	if err != nil {
+		return err
+	}
+	per := (after.live - before.live) / int64(o.Nodes)
+	r.judge("memory per idle node", per <= nodeBytes, "%.1f KiB of heap and stacks (%.1f KiB of the process's resident memory); target %d KiB",
+		float64(per)/1024, float64(after.resident-before.resident)/float64(o.Nodes)/1024, nodeBytes>>10)
+
+	w := newWork(&o, c)
+	cpu, err := probe.cpu()
+	if err != nil {
+		return err
+	}
+	if err := w.run(ctx); err != nil {
+		return err
+	}
+	busy, err := probe.cpu()
+	if err != nil {
+		return err
+	}
+	w.report(r)
+	r.line("tracker's CPU", "%.2f cores during the load", (busy-cpu).Seconds()/o.For.Seconds())
+
+	back, err := c.restart(ctx, net)
+	if err != nil {
+		return err
+	}
+	r.judge("after a restart", back.all <= returnAfter, "all back within %s (half within %s), at most %d connections in one second; target %s",
+		back.all.Round(10*time.Millisecond), back.half.Round(10*time.Millisecond), back.peak, returnAfter)
+	if err := c.end(); err != nil {
+		return err
+	}
+	stopped = true
+	if err := net.Stop(); err != nil {
+		return err
+	}
+	if err := checkBooks(ctx, filepath.Join(o.Data, "tracker"), w, r); err != nil {
+		return err
+	}
+	return r.verdict()
+}
+
+// report prints figures as they come and remembers what missed its target.
+type report struct {
+	out    io.Writer
+	missed []string
+}
+
+func (r *report) line(name, format string, args ...any) {
+	fmt.Fprintf(r.out, "%-22s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func (r *report) judge(name string, ok bool, format string, args ...any) {
+	word := "ok"
+	if !ok {
+		word = "MISSED"
+		r.missed = append(r.missed, name)
+	}
+	r.line(name, "%-6s %s", word, fmt.Sprintf(format, args...))
+}
+
+func (r *report) verdict() error {
+	if len(r.missed) > 0 {
+		return fmt.Errorf("missed: %q", r.missed)
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// DefaultOptions are the sizes of the claim.
+func DefaultOptions() Options {
+	return Options{Out: os.Stdout, Nodes: 5000, Models: 50, Owners: 100, Gateways: 8, Routes: 200, Receipts: 2000, For: time.Minute}
+}
