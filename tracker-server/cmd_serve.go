@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"neuron/tracker-server/server"
+	"neuron/tracker-server/standing"
 	"neuron/tracker-server/store"
 )
 
@@ -30,6 +31,9 @@ func serve(flags *flag.FlagSet) runner {
 	flags.StringVar((*string)(&o.Credit), "credit", string(server.CreditOptional), "whether sessions cost credit: off, optional (who has none runs unpaid) or required")
 	starting := flags.Int64("starting-credit", 100_000, "`credits` that each new owner is given")
 	flags.IntVar(&o.TelemetryDays, "telemetry-days", 30, "`days` for which the history of sessions is kept; 0 keeps none")
+	flags.Float64Var(&o.Audits.Share, "audit-share", 0.02, "`part` of public sessions, 0 to 1, whose work is re-executed by another node and compared; results are recorded and nothing follows from them")
+	flags.StringVar((*string)(&o.Admission), "admission", string(standing.Open), "open: every node may serve; approve: new nodes wait for the operator's approval")
+	flags.Var((*texts)(&o.PublishFrom), "publish-from", "`folder` out of which the operator's pages may publish models; may be repeated")
 	proxies := flags.String("trusted-proxies", "", "`addresses` of reverse proxies in front (IP or IP/BITS, with commas), whose X-Forwarded-For is believed")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	return func(ctx context.Context, _ []string, stdout, stderr io.Writer) error {

@@ -40,14 +40,15 @@ type runner func(ctx context.Context, args []string, stdout, stderr io.Writer) e
 
 // commands lists what the program can do; without a name it serves.
 func commands() []command {
-	return []command{
+	return append([]command{
 		{"serve", "", "run the tracker (also without a command)", serve},
 		{"publish", "PATH...", "put a model of this computer into the catalog", publishCommand},
 		{"unpublish", "MODEL", "take a model out of the catalog", unpublishCommand},
 		{"catalog", "", "list the published models", catalogCommand},
+		{"verify-proof", "FILE", "check the proof of a node's fault, with nothing but its file", verifyProofCommand},
 		{"backup", "FILE", "save database and keys while the tracker runs", backupCommand},
 		{"config", "", "print a configuration file with all settings", configCommand},
-	}
+	}, operatorCommands()...)
 }
 
 // usageError is a mistake on the command line.

@@ -16,6 +16,7 @@ func (fixedIdentity) Sign([]byte) []byte        { return nil }
 // FuzzInbound feeds one message of a hostile tracker to the client: it may
 // end the connection, but callbacks only ever get checked values.
 func FuzzInbound(f *testing.F) {
+	f.Add([]byte(`{"kind":"receipts","id":7,"body":{"verdicts":[{"status":"refused","error":{"code":"lease_expired","message":"too late"}}]}}`))
 	f.Add([]byte(`{"kind":"lease","id":7,"body":{"lease":null}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c, err := New(Options{
@@ -51,6 +52,12 @@ func FuzzInbound(f *testing.F) {
 		case a := <-answer:
 			if a.ID != 7 {
 				t.Errorf("answer with id %d", a.ID)
+			}
+			if list, err := verdicts(a, 1); err == nil {
+				v := list[0]
+				if v.Status == protocol.ReceiptRefused != (v.Error != nil) || v.Error != nil && (v.Error.Code == "" || len(v.Error.Message) > maxSentence) {
+					t.Errorf("verdict %+v", v)
+				}
 			}
 		default:
 		}

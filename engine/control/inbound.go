@@ -13,7 +13,7 @@ const maxPeers = 1024
 // An error ends the connection.
 func (c *Client) inbound(l *link, e *protocol.Envelope) error {
 	switch e.Kind {
-	case protocol.MsgLease, protocol.MsgModels, protocol.MsgPlace:
+	case protocol.MsgLease, protocol.MsgModels, protocol.MsgPlace, protocol.MsgReceipts:
 		l.answer(e)
 	case protocol.MsgError:
 		if e.ID != 0 {
@@ -50,7 +50,7 @@ func (c *Client) inbound(l *link, e *protocol.Envelope) error {
 			c.o.OnEndSession(s.Session, cleanError(s.Error, protocol.CodeHopLost, "the tracker ended the session"))
 		}
 	default:
-		l.complain(e, protocol.Errorf(protocol.CodeUnknownMessage, "this build does not know %.64q", string(e.Kind)))
+		c.other(l, e)
 	}
 	return nil
 }

@@ -133,6 +133,9 @@ func (c *Client) serve(ctx context.Context) (end ending) {
 	c.mu.Unlock()
 	c.setState(State{Status: StatusConnected, Epoch: welcome.Epoch})
 	c.o.Logger.Info("control channel connected", "epoch", welcome.Epoch)
+	if c.o.OnWelcome != nil {
+		c.o.OnWelcome(*welcome)
+	}
 
 	err = c.read(l)
 	c.mu.Lock()

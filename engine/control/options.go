@@ -46,8 +46,14 @@ type Options struct {
 	// time; while one runs nothing else is read. Both may be nil.
 	OnPeers      func([]protocol.Peer)
 	OnEndSession func(protocol.SessionID, *protocol.Error)
+	// OnOther gets messages of kinds that this package does not know, as OnPeers
+	// does, and says whether it knows the kind; its error is answered. May be nil.
+	OnOther func(*protocol.Envelope) (known bool, err error)
 	// OnState is called after each change of State, by the goroutine of Run.
 	OnState func(State)
+	// OnWelcome is called with each welcome, when the connection stands, by the
+	// goroutine of Run; it must return quickly. It may be nil.
+	OnWelcome func(protocol.Welcome)
 
 	Logger *slog.Logger
 	Clock  Clock

@@ -84,12 +84,29 @@ type Status struct {
 	SwarmPID int           `json:"swarm_pid,omitempty"`
 	Memory   Memory        `json:"memory"`
 	Health   []HealthEntry `json:"health"`
+	Receipts Receipts      `json:"receipts"`
 	// StagePIDs are the running stage processes.
 	StagePIDs []int `json:"stage_pids,omitempty"`
 	// Goroutines and OpenFiles are the engine process's own, for those who look
 	// for leaks; OpenFiles is 0 where the system does not tell.
 	Goroutines int `json:"goroutines"`
 	OpenFiles  int `json:"open_files"`
+}
+
+// Receipts are figures of what this node signed, since it started; the fields
+// are those of engine/receipt.Stats.
+type Receipts struct {
+	Waiting   int   `json:"waiting"`    // receipts for the tracker
+	Bytes     int64 `json:"bytes"`      // of their file
+	Signed    int64 `json:"signed"`     // halves that this node's hops made
+	Finished  int64 `json:"finished"`   // of them, signed by the receiver too
+	Unsigned  int64 `json:"unsigned"`   // of them, given up: the receiver did not sign
+	Given     int64 `json:"given"`      // signatures for other nodes' hops
+	Denied    int64 `json:"denied"`     // refused signatures
+	Delivered int64 `json:"delivered"`  // accepted by the tracker, repeats included
+	Refused   int64 `json:"refused"`    // by the tracker
+	Dropped   int64 `json:"dropped"`    // lost for want of room or by damage
+	TornBytes int64 `json:"torn_bytes"` // cut off the file when it was opened
 }
 
 // Tracker is the state of the control channel.

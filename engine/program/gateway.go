@@ -14,9 +14,12 @@ import (
 	"sync"
 	"time"
 
+	"neuron/engine/audit"
 	"neuron/engine/control"
 	"neuron/engine/gateway"
 	"neuron/engine/protocol"
+	"neuron/engine/receipt"
+	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
 	"neuron/engine/session"
 	"neuron/engine/stage"
@@ -41,6 +44,9 @@ type GatewayOptions struct {
 	// Key is what clients must send; "" makes one and keeps it in the data
 	// folder; "none" asks for none, on loopback only.
 	Key string
+	// PayWith is the key of the network ("nk-...") that pays for all sessions;
+	// "": the owner of this gateway pays. It is a secret.
+	PayWith string
 
 	MaxActive int // sessions at a time [8]
 	MaxQueue  int // [64]
@@ -66,7 +72,9 @@ type Gateway struct {
 
 	ctl     *control.Client
 	client  *seam.Client
+	book    *receipt.Book
 	peers   *peers
+	audits  *audit.Service
 	manager *session.Manager
 	api     *gateway.Gateway
 }
@@ -158,12 +166,15 @@ func (g *Gateway) announceToken() string {
 
 // connect builds the way to the tracker and the session manager.
 func (g *Gateway) connect() (err error) {
+	g.audits = g.newAudits()
 	g.ctl, err = control.New(control.Options{
 		URL: g.o.Tracker, Identity: g.id, Role: protocol.RoleGateway,
 		Build:  protocol.Build{Protocol: protocol.Version, Llama: g.llama},
 		Engine: version.String(), PinnedTracker: g.o.TrackerKey, Trust: control.NewFileTrust(g.o.Data),
 		OnPeers: g.peers.set, Logger: g.o.Log("control"),
 		OnEndSession: func(id protocol.SessionID, e *protocol.Error) { g.manager.End(id, e) },
+		OnState:      func(s control.State) { wakeBook(g.book)(s) },
+		OnOther:      g.audits.Handle,
 	})
 	if err != nil {
 		return err
@@ -171,9 +182,13 @@ func (g *Gateway) connect() (err error) {
 	// A model's metadata is checked with the tracker's key, which the connection
 	// brings.
 	g.texts.connected = router{g.ctl}.await
+	if g.book, err = openBook(g.o.Data, g.id, g.client, trackerOf(func() *control.Client { return g.ctl }), g.o.Log("receipts")); err != nil {
+		return err
+	}
 	g.manager, err = session.New(session.Options{
-		Node: g.id.ID(), Hops: session.SeamHops{Client: g.client}, Router: router{g.ctl}, Texts: g.texts,
-		RTT: g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, Logger: g.o.Log("session"),
+		Node: g.id.ID(), Hops: &keptHops{Hops: session.SeamHops{Client: g.client}, keeper: g.audits.Keeper()}, Router: router{g.ctl}, Texts: g.texts,
+		Receipts: hooks.Driver{Book: g.book, Tail: g.client},
+		RTT:      g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, APIKey: g.o.PayWith, Logger: g.o.Log("session"),
 	})
 	return err
 }
@@ -232,6 +247,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 	})
 	parts.Go(func() { g.peers.run(ctx) })
+	parts.Go(func() { g.audits.Run(ctx) })
 	parts.Go(func() { g.nets.host.Run(ctx) })
 
 	<-ctx.Done()
@@ -261,6 +277,9 @@ func (g *Gateway) release() (err error) {
 	if g.l != nil {
 		g.l.Close()
 	}
+	if g.book != nil {
+		err = g.book.Close() // no session adds to it any more
+	}
 	if g.client != nil {
 		g.client.Close()
 	}
@@ -270,8 +289,8 @@ func (g *Gateway) release() (err error) {
 	if g.lock != nil {
 		// The folder is ours: an address in it is our own, or of a gateway that
 		// was killed.
-		if err = os.Remove(filepath.Join(g.o.Data, endpointFile)); errors.Is(err, fs.ErrNotExist) {
-			err = nil
+		if gone := os.Remove(filepath.Join(g.o.Data, endpointFile)); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
 		}
 		g.lock.Unlock()
 		g.lock = nil

@@ -21,6 +21,7 @@ import (
 	"neuron/engine/protocol"
 	"neuron/internal/leaktest"
 	"neuron/llama"
+	"neuron/tracker-server/audit/numeric"
 	"neuron/tracker-server/server"
 )
 
@@ -104,6 +105,8 @@ type network struct {
 	log    program.Log
 
 	trackerAddr string // host:port, kept over restarts
+	audits      numeric.Config
+	trackerOf   *server.Server // what runs now
 	tracker     *part
 	url         string
 	nodes       []*node
@@ -155,13 +158,14 @@ func (n *network) startTracker() {
 		var err error
 		s, err = server.New(server.Options{
 			Listen: n.trackerAddr, Data: filepath.Join(n.dir, "tracker"), ReportEvery: time.Second, Logger: n.log("tracker"),
+			Audits: n.audits,
 		})
 		if err != nil && !errors.Is(err, &protocol.Error{Code: protocol.CodePortInUse}) {
 			n.t.Fatal(err)
 		}
 		return err == nil
 	})
-	n.trackerAddr, n.url = s.Addr(), s.URL()
+	n.trackerAddr, n.url, n.trackerOf = s.Addr(), s.URL(), s
 	p := run("tracker", s.Run)
 	n.tracker = p
 	n.t.Cleanup(func() { p.end(n.t) })

@@ -11,10 +11,13 @@ import (
 	"time"
 
 	"neuron/engine/artifact"
+	"neuron/engine/audit"
 	"neuron/engine/control"
 	"neuron/engine/localapi"
 	"neuron/engine/probe"
 	"neuron/engine/protocol"
+	"neuron/engine/receipt"
+	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
 	"neuron/engine/stage"
 	"neuron/engine/swarm"
@@ -85,7 +88,10 @@ type Node struct {
 	seamL    net.Listener
 	seam     *seam.Server
 	client   *seam.Client
+	book     *receipt.Book
 	peers    *peers
+	audits   *audit.Service
+	bend     func(seam.Stage) seam.Stage // tests: a node that lies; nil
 	api      *localapi.Server
 	stop     context.CancelCauseFunc // set by Run
 	ctlMade  chan struct{}           // closed when ctl is set
@@ -148,9 +154,15 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 	}
 	n.shard = n.newShard(want)
 	n.client = seam.NewClient(n.id)
+	if n.book, err = openBook(n.o.Data, n.id, n.client, trackerOf(n.control), n.o.Log("receipts")); err != nil {
+		return nil, err
+	}
 	n.peers = newPeers(n.client, n.id.ID(), n.log)
+	n.audits = n.newAudits()
 	n.seam = seam.NewServer(seam.ServerOptions{
+		Taps: n.audits.Keeper(), Audits: n.audits.Receive,
 		Identity: n.id, Stage: n.readyStage, TrackerKey: n.trackerKey, Logger: n.o.Log("seam"), HopFailed: n.hopFailed,
+		Receipts: hooks.Hops{Book: n.book, Engine: version.String()},
 	})
 	n.api, err = localapi.Start(localapi.Options{
 		Dir: n.o.Data, Listen: n.o.APIListen, Source: (*nodeStatus)(n), Version: version.String(), Logger: n.o.Log("localapi"),
@@ -242,6 +254,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	}
 	parts.Go(func() { n.peers.run(ctx) })
+	parts.Go(func() { n.audits.Run(ctx) })
 
 	<-ctx.Done()
 	n.log.Info("Node stops")
@@ -252,6 +265,7 @@ func (n *Node) Run(ctx context.Context) error {
 	stopStage()
 	stageDone.Wait()
 	parts.Wait()
+	err = errors.Join(err, n.book.Close()) // no session adds to it any more
 	n.client.Close()
 	n.lock.Unlock()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
@@ -269,6 +283,11 @@ func (n *Node) Close() error {
 func (n *Node) release() {
 	if n.seamL != nil {
 		n.seamL.Close()
+	}
+	if n.book != nil {
+		if err := n.book.Close(); err != nil {
+			n.log.Error("The receipts are not closed in order", "error", err)
+		}
 	}
 	if n.client != nil {
 		n.client.Close()

@@ -15,10 +15,14 @@ import (
 // readyStage is the seam's view of the stage; a nil *Process must become a nil
 // interface.
 func (n *Node) readyStage() seam.Stage {
-	if p := n.shard.Process(); p != nil {
-		return p
+	st := n.bareStage()
+	if st == nil {
+		return nil
 	}
-	return nil
+	if n.bend != nil {
+		st = n.bend(st)
+	}
+	return n.audits.Guard(st)
 }
 
 func (n *Node) stageChanged() {
@@ -66,7 +70,7 @@ func (n *Node) runControl(ctx context.Context) error {
 		URL: n.o.Tracker, Identity: n.id, Role: protocol.RoleNode, Engine: version.String(),
 		Build: protocol.Build{Protocol: protocol.Version, Llama: about.Llama},
 		Addr:  n.o.SeamAddr, Host: n.host.String(), PinnedTracker: n.o.TrackerKey, Trust: control.NewFileTrust(n.o.Data),
-		Report: n.report, OnPeers: n.peers.set, OnEndSession: n.endSession, Logger: n.o.Log("control"),
+		Report: n.report, OnPeers: n.peers.set, OnEndSession: n.endSession, OnState: wakeBook(n.book), OnOther: n.audits.Handle, Logger: n.o.Log("control"),
 	})
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ func (s *nodeStatus) Status() localapi.Status {
 		out.Llama = r.Capability.Build.Llama
 		out.Shards = append(out.Shards, n.shardStatus(r))
 	}
+	out.Receipts = receiptStatus(n.book)
 	n.transferStatus(&out, r)
 	n.memoryStatus(&out)
 	for _, e := range []*protocol.Error{r.Error, n.assignmentError()} {

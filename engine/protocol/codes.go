@@ -63,6 +63,7 @@ const (
 	// Receipts.
 	CodeReceiptInvalid  Code = "receipt_invalid"  // a receipt breaks the format, or is not what its lease allows
 	CodeReceiptConflict Code = "receipt_conflict" // a receipt contradicts another one, or what came over the seam
+	CodeReceiptUnsigned Code = "receipt_unsigned" // the receiver of a hop's work does not sign for it
 	// Host.
 	CodePortInUse      Code = "port_in_use"     // another program listens there
 	CodeDiskFull       Code = "disk_full"       // no space left for the data folder
@@ -128,6 +129,7 @@ var codes = map[Code]codeInfo{
 	CodeHostBusy:        {503, "server_error", "other programs need the processor; try again later"},
 	CodeReceiptInvalid:  {422, "server_error", ""},
 	CodeReceiptConflict: {409, "server_error", ""},
+	CodeReceiptUnsigned: {502, "server_error", "try again: a retry starts a new session"},
 	CodePortInUse:       {500, "server_error", "choose another port, or stop the program that uses it"},
 	CodeDiskFull:        {507, "server_error", "free some space or choose another data folder"},
 	CodeDataFolder:      {500, "server_error", "choose a data folder that this user may write"},

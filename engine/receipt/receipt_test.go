@@ -27,7 +27,7 @@ func newIdentity(t testing.TB) *identity.Identity {
 
 // route is a driver and hops with a book each, connected by function calls.
 type route struct {
-	t       *testing.T
+	t       testing.TB
 	lease   *protocol.Lease
 	signed  *protocol.SignedLease
 	ids     []*identity.Identity // the hops', then the driver's
@@ -111,7 +111,7 @@ func (r *route) reach() error {
 	return nil
 }
 
-func newRoute(t *testing.T, hops int, change func(o *Options)) *route {
+func newRoute(t testing.TB, hops int, change func(o *Options)) *route {
 	t.Helper()
 	r := &route{t: t, tracker: &fakeTracker{got: map[protocol.Hash]int{}}}
 	for range hops + 1 {

@@ -10,8 +10,21 @@ import (
 )
 
 // maxHalves bounds the receipts of a session that wait for the receiver's
-// signature. An honest receiver is never more than a few behind.
+// signature. An honest receiver is seldom more than a few behind: a long
+// prefill over a slow line is the exception.
 const maxHalves = 256
+
+// A hop ends a session whose receiver refused more than maxOwed receipts, or
+// owes more than maxOwed signatures and gave none for signPatience, see
+// Session.Overdue. 16 spans are 512 tokens of an answer, the most that a hop
+// should work for nothing; the driver fetches receipts about every 64 tokens.
+// The time lets a receiver pass that is out of reach for a moment (a question
+// to it takes up to 5 s, and is asked again after at most 4 s), and a prefill
+// that makes spans faster than round trips sign them.
+const (
+	maxOwed      = 16
+	signPatience = 15 * time.Second
+)
 
 // Session is one node's part in the receipts of one session: that of a hop,
 // or that of the driver. The methods that note frames never fail: where frames
@@ -36,6 +49,8 @@ type Session struct {
 	marked bool      // the last span is closed, at mark
 	mark   protocol.ReceiptMark
 	halves []*protocol.SignedReceipt
+	lost   int                                // receipts that the receiver refused to sign, or that were too many
+	signed time.Time                          // when it signed last, or began to owe
 	given  map[uint32]*protocol.SignedReceipt // by span: what this side has signed for the hop before
 }
 
@@ -128,8 +143,8 @@ func (s *Session) note(err error) {
 		return
 	}
 	s.mu.Lock()
-	first := !s.broken
-	s.broken = true
+	first := !s.broken && !s.marked // what comes behind the end counts for nothing
+	s.broken = s.broken || first
 	s.mu.Unlock()
 	if first {
 		s.b.log.Warn("the session goes on without receipts", "session", s.lease.Session, "hop", s.hop, "error", err)
@@ -163,22 +178,39 @@ func (s *Session) take() {
 			s.b.log.Error("a receipt cannot be made", "session", s.lease.Session, "hop", s.hop, "error", err)
 			return
 		}
+		if len(s.halves) == 0 {
+			s.signed = now
+		}
 		s.halves = append(s.halves, half)
 	}
 	if over := len(s.halves) - maxHalves; over > 0 {
 		s.halves = s.halves[over:]
+		s.lost += over
 		s.b.count(func(st *Stats) { st.Unsigned += int64(over) })
 	}
 	s.b.count(func(st *Stats) { st.Signed += int64(len(closed)) })
 	signal(s.kick)
 }
 
-// Lag is how many receipts wait for the receiver's signature. A hop that sees
-// it grow is working for nothing and may end the session.
+// Lag is how many receipts wait for the receiver's signature.
 func (s *Session) Lag() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.halves)
+}
+
+// Overdue says that the hop works for nothing and should end the session: the
+// receiver does not sign. Code: receipt_unsigned; nil mostly.
+func (s *Session) Overdue() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := len(s.halves); {
+	case s.lost > maxOwed:
+		return protocol.Errorf(protocol.CodeReceiptUnsigned, "the receiver has refused to sign for %d spans of work", s.lost)
+	case n > maxOwed && s.b.o.Now().Sub(s.signed) >= signPatience:
+		return protocol.Errorf(protocol.CodeReceiptUnsigned, "the receiver has not signed for %d spans of work", n)
+	}
+	return nil
 }
 
 // Pending are the half-signed receipts in their wire form, oldest first, for a
@@ -203,7 +235,7 @@ func (s *Session) Complete(raw []byte) error {
 	if !sr.Both() {
 		return protocol.Errorf(protocol.CodeUnauthorized, "the receiver has not signed the receipt")
 	}
-	if !s.drop(sr.ID()) {
+	if !s.drop(sr.ID(), true) {
 		return protocol.Errorf(protocol.CodeNotFound, "receipt %s does not wait here", sr.ID())
 	}
 	s.b.store(sr)
@@ -211,13 +243,19 @@ func (s *Session) Complete(raw []byte) error {
 	return nil
 }
 
-// drop removes a half; false when it is not there.
-func (s *Session) drop(id protocol.Hash) bool {
+// drop removes a half that was signed, or never will be; false when it is not
+// there.
+func (s *Session) drop(id protocol.Hash, signed bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, h := range s.halves {
 		if h.ID() == id {
 			s.halves = append(s.halves[:i:i], s.halves[i+1:]...)
+			if signed {
+				s.signed = s.b.o.Now()
+			} else {
+				s.lost++
+			}
 			return true
 		}
 	}
@@ -389,7 +427,7 @@ func (s *Session) push() (again bool) {
 			if s.b.ctx.Err() != nil || transient(err) {
 				return true
 			}
-			s.drop(half.ID())
+			s.drop(half.ID(), false)
 			s.b.count(func(st *Stats) { st.Unsigned++ })
 			s.b.log.Warn("the receiver does not sign a receipt", "session", s.lease.Session, "hop", s.hop, "error", err)
 		case last:

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/receipt"
+	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
@@ -21,8 +23,9 @@ import (
 
 // Tests run with shorter times than the defaults, in the same proportions.
 const (
-	silence   = 900 * time.Millisecond
-	pingEvery = 200 * time.Millisecond
+	silence       = 900 * time.Millisecond
+	pingEvery     = 200 * time.Millisecond
+	engineVersion = "test-engine"
 	// freedIn is the product's limit for freeing the KV of an ended session.
 	freedIn = 2 * time.Second
 )
@@ -43,7 +46,8 @@ type node struct {
 	addr   string
 	nodeID protocol.NodeID
 	use    protocol.Range
-	proc   *os.Process // of a node that is a process of its own: no id, stage, server
+	proc   *os.Process // of a node that is a process of its own: no id, stage, server, book
+	book   *receipt.Book
 
 	mu     sync.Mutex // guards below
 	failed []failure
@@ -76,6 +80,10 @@ type netOptions struct {
 	headerWait time.Duration
 	// process makes hop process-1 a process of its own.
 	process int
+	// till makes the nodes keep receipts, and takes them; stuck makes those of
+	// hop stuck-1 miss the receiver's signatures.
+	till  *till
+	stuck int
 }
 
 func newNetwork(t *testing.T, o netOptions) *network {
@@ -90,16 +98,25 @@ func newNetwork(t *testing.T, o netOptions) *network {
 	for i := range o.hops {
 		use := protocol.Range{First: i * seamtest.Layers / o.hops, Last: (i + 1) * seamtest.Layers / o.hops}
 		if i == o.process-1 {
-			n.nodes = append(n.nodes, startProcess(t, use, key.Public().(ed25519.PublicKey)))
+			n.nodes = append(n.nodes, startProcess(t, use, key.Public().(ed25519.PublicKey), o.till != nil))
 			continue
 		}
 		nd := &node{id: newID(t), stage: seamtest.NewStage(use, 4096), use: use}
 		nd.nodeID = nd.id.ID()
+		var receipts seam.Receipts
+		if o.till != nil {
+			nd.book = openBook(t, nd.id, n.newClient(nd.id, o.upgrade), o.till)
+			receipts = hooks.Hops{Book: nd.book, Engine: engineVersion}
+			if i == o.stuck-1 {
+				receipts = stuckHops{receipts}
+			}
+		}
 		nd.server = seam.NewServer(seam.ServerOptions{
 			Identity: nd.id, Stage: func() seam.Stage { return nd.stage },
 			TrackerKey: func() ed25519.PublicKey { return key.Public().(ed25519.PublicKey) },
 			Logger:     slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Silence:    silence, PingEvery: pingEvery, StreamWait: o.streamWait, HeaderWait: o.headerWait, Upgrade: o.upgrade,
+			Receipts: receipts,
 			HopFailed: func(_ protocol.SessionID, id protocol.NodeID, e *protocol.Error) {
 				nd.mu.Lock()
 				defer nd.mu.Unlock()
@@ -121,6 +138,11 @@ func newNetwork(t *testing.T, o netOptions) *network {
 			}
 			if err := <-served; err != nil {
 				t.Errorf("serve: %v", err)
+			}
+			if nd.book != nil {
+				if err := nd.book.Close(); err != nil {
+					t.Errorf("book close: %v", err)
+				}
 			}
 			if nd.stage.Sessions() != 0 || nd.stage.FreeCells() != 4096 {
 				t.Errorf("%d sessions and %d free cells at the end", nd.stage.Sessions(), nd.stage.FreeCells())
@@ -179,6 +201,7 @@ type route struct {
 	stream seam.Stream
 	tokens seam.TokenStream
 	cancel context.CancelFunc
+	note   *receipt.Session // the driver's, or nil
 }
 
 func (n *network) open(l *protocol.Lease) {
@@ -195,9 +218,11 @@ func (n *network) open(l *protocol.Lease) {
 	}
 }
 
-func (n *network) start() *route {
+func (n *network) start() *route { return n.startLease(n.lease()) }
+
+func (n *network) startLease(l *protocol.Lease) *route {
 	n.t.Helper()
-	r := &route{network: n, lease: n.lease()}
+	r := &route{network: n, lease: l}
 	n.open(r.lease)
 	ctx, cancel := context.WithCancel(context.Background())
 	n.t.Cleanup(cancel)
@@ -229,6 +254,12 @@ func (r *route) send(f *protocol.Frame) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	switch {
+	case r.note != nil && f.Kind.Rows():
+		r.note.In(f)
+	case r.note != nil && f.Kind == protocol.KindTruncate:
+		r.note.Truncate(f)
+	}
 	if err := r.stream.Send(ctx, f); err != nil {
 		r.t.Fatalf("send %s at %d: %v", f.Kind, f.Pos, err)
 	}
@@ -275,7 +306,13 @@ func (r *route) token(pos uint32) protocol.Token {
 				r.t.Fatalf("token stream ended: %v", r.tokens.Err())
 			}
 			if f.Kind == protocol.KindAck {
+				if r.note != nil {
+					r.note.Executed(f.Epoch, f.Pos)
+				}
 				continue
+			}
+			if r.note != nil {
+				r.note.Out(f)
 			}
 			tok, err := f.Token()
 			if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -31,17 +30,10 @@ func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request, peer protocol
 }
 
 func readOpen(w http.ResponseWriter, r *http.Request) (*protocol.OpenRequest, *protocol.Error) {
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyWait))
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOpenBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, errorf(protocol.CodeRequestTooLarge, "request body exceeds %d bytes", maxOpenBody)
-	case err != nil:
-		return nil, errorf(protocol.CodeInvalidRequest, "read request body: %w", err)
+	b, e := readBody(w, r, maxOpenBody)
+	if e != nil {
+		return nil, e
 	}
-	rc.SetReadDeadline(time.Time{})
 	var req protocol.OpenRequest
 	if err := json.Unmarshal(b, &req); err != nil {
 		return nil, errorf(protocol.CodeInvalidRequest, "request body is not an open request: %w", err)
@@ -117,7 +109,12 @@ func (s *Server) open(ctx context.Context, req *protocol.OpenRequest, peer proto
 		s.forget(lease.Session)
 		return nil, protocol.AsError(err)
 	}
-	sess := newSession(s, lease, req.Hop, capab, st)
+	rec, err := s.openReceipts(lease, req.Lease, req.Hop, capab)
+	if err != nil {
+		s.forget(lease.Session)
+		return nil, protocol.AsError(errors.Join(err, st.Close()))
+	}
+	sess := newSession(s, lease, req.Hop, capab, st, rec)
 	s.mu.Lock()
 	s.sessions[lease.Session] = sess
 	closed := s.closed

@@ -16,13 +16,16 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/receipt"
+	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
 )
 
-// nodeEnv makes the test binary a node: "RANGE TRACKERKEY". It prints its node
-// id and address and ends with its standard input.
+// nodeEnv makes the test binary a node: "RANGE TRACKERKEY", and behind them the
+// folder of its receipts, if it shall keep some. It prints its node id and
+// address and ends with its standard input.
 const nodeEnv = "NEURON_SEAM_TEST_NODE"
 
 func TestMain(m *testing.M) {
@@ -37,7 +40,8 @@ func TestMain(m *testing.M) {
 }
 
 func nodeMain(arg string) error {
-	text, keyHex, _ := strings.Cut(arg, " ")
+	text, rest, _ := strings.Cut(arg, " ")
+	keyHex, dir, _ := strings.Cut(rest, " ")
 	use, err := protocol.ParseRange(text)
 	if err != nil {
 		return err
@@ -50,12 +54,23 @@ func nodeMain(arg string) error {
 	if err != nil {
 		return err
 	}
+	var receipts seam.Receipts
+	if dir != "" {
+		client := seam.NewClient(id)
+		defer client.Close()
+		book, err := receipt.Open(receipt.Options{Identity: id, Dir: dir, Receiver: client, Tracker: &till{}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		defer book.Close()
+		receipts = hooks.Hops{Book: book, Engine: engineVersion}
+	}
 	stage := seamtest.NewStage(use, 4096)
 	server := seam.NewServer(seam.ServerOptions{
 		Identity: id, Stage: func() seam.Stage { return stage },
 		TrackerKey: func() ed25519.PublicKey { return key },
 		Logger:     slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Silence:    silence, PingEvery: pingEvery,
+		Silence:    silence, PingEvery: pingEvery, Receipts: receipts,
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,14 +90,18 @@ func nodeMain(arg string) error {
 
 // startProcess starts a node in a process of its own, which a test may kill or
 // stop as the system does.
-func startProcess(t *testing.T, use protocol.Range, tracker ed25519.PublicKey) *node {
+func startProcess(t *testing.T, use protocol.Range, tracker ed25519.PublicKey, receipts bool) *node {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %x", nodeEnv, use, []byte(tracker)))
+	arg := fmt.Sprintf("%s=%s %x", nodeEnv, use, []byte(tracker))
+	if receipts {
+		arg += " " + t.TempDir()
+	}
+	cmd.Env = append(os.Environ(), arg)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

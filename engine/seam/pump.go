@@ -40,7 +40,12 @@ func (s *session) hand(ctx context.Context, f *protocol.Frame) bool {
 	var err *protocol.Error
 	switch {
 	case f.Kind.Rows():
-		err = s.admit(f)
+		if s.overdue() {
+			return false
+		}
+		if err = s.admit(f); err == nil {
+			s.rec.In(f)
+		}
 	case f.Kind == protocol.KindTruncate:
 		err = s.truncate(f)
 	default: // the reader lets only these pass
@@ -53,6 +58,7 @@ func (s *session) hand(ctx context.Context, f *protocol.Frame) bool {
 		s.fault(err)
 		return false
 	}
+	s.tapped(f, Taps.Received)
 	if e := s.st.Send(ctx, f); e != nil && (ctx.Err() == nil || s.ctx.Err() != nil) {
 		s.end(protocol.AsError(e), "")
 		return false
@@ -104,6 +110,7 @@ func (s *session) admit(f *protocol.Frame) *protocol.Error {
 // truncate moves to the next epoch. The next hop gets the frame behind the
 // rows that the stage still has, so it waits in the queue for the drainer.
 func (s *session) truncate(f *protocol.Frame) *protocol.Error {
+	s.rec.Truncate(f) // with the position that it came with
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to, err := s.pos.Truncate(f)
@@ -180,6 +187,7 @@ func (s *session) produced(f *protocol.Frame) *protocol.Error {
 		s.mu.Lock()
 		countToken(&s.counters, f)
 		s.mu.Unlock()
+		s.rec.Out(f)
 		s.produce(f)
 		return nil
 	case f.Kind == protocol.KindError:
@@ -275,6 +283,7 @@ func (s *session) executed(f *protocol.Frame) *protocol.Error {
 		s.queue = s.queue[1:]
 	}
 	s.mu.Unlock()
+	s.rec.Executed(f.Epoch, f.Pos)
 	if !hold {
 		s.release()
 	}
@@ -353,6 +362,8 @@ func (s *session) passOn(f *protocol.Frame) *protocol.Error {
 		return err
 	}
 	kind, n := f.Kind, frameBytes(f)
+	s.tapped(f, Taps.Sent)
+	s.rec.Out(f)
 	ok, err := down.send(s.ctx, f)
 	s.release()
 	if err != nil {

@@ -39,10 +39,16 @@ type ServerOptions struct {
 	// Upgrade asks the next hop for the upgrade carrier. Both carriers are
 	// always served.
 	Upgrade bool
+	// Receipts keeps the receipts of this node's hops; nil for none.
+	Receipts Receipts
 	// HopFailed tells the tracker that a neighbour broke; the error names its
 	// hop and the phase. Called from a session's own goroutine, once per
 	// session; may be nil.
 	HopFailed func(protocol.SessionID, protocol.NodeID, *protocol.Error)
+	// Taps see row frames of public sessions, and Audits takes frames for this
+	// node's re-execution; both may be nil.
+	Taps   Taps
+	Audits AuditHandler
 }
 
 // Server is the seam of one node: it opens sessions on the stage and moves
@@ -68,6 +74,8 @@ type Server struct {
 type tombstone struct {
 	driver protocol.NodeID
 	prev   protocol.NodeID
+	hop    int
+	tail   bool
 	state  protocol.SessionState
 }
 
@@ -104,6 +112,8 @@ func NewServer(o ServerOptions) *Server {
 	s.mux.HandleFunc("DELETE "+pathSessions+"/{id}", s.handle(s.serveRelease))
 	s.mux.HandleFunc("POST "+pathSessions+"/{id}/stream", s.handle(s.serveStream))
 	s.mux.HandleFunc("GET "+pathSessions+"/{id}/tokens", s.handle(s.serveTokens))
+	s.mux.HandleFunc("POST "+pathAudits+"/{audit}/{side}", s.handle(s.serveAudit))
+	s.handleReceipts()
 	s.mux.HandleFunc("GET "+pathPing, s.handle(s.servePing))
 	s.mux.HandleFunc("GET "+pathReport, s.handle(s.serveReport))
 	s.mux.HandleFunc("/", s.handle(s.serveUnknown))
@@ -330,7 +340,7 @@ func (s *Server) bury(sess *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, sess.id)
-	s.ended[sess.id] = tombstone{driver: sess.lease.Driver, prev: sess.prev, state: state}
+	s.ended[sess.id] = tombstone{driver: sess.lease.Driver, prev: sess.prev, hop: sess.hop, tail: sess.tail, state: state}
 	s.order = append(s.order, sess.id)
 	if len(s.order) > maxTombstones {
 		delete(s.ended, s.order[0])

@@ -44,6 +44,7 @@ type session struct {
 	in     rowRules // rows from the previous hop
 	out    rowRules // rows to the next hop
 	st     StageSession
+	rec    HopReceipts
 	cells  int
 	opened time.Time
 	inbox  *inbox
@@ -53,6 +54,7 @@ type session struct {
 	ctx    context.Context      // ends when the session ends
 	cancel context.CancelFunc
 	freed  chan struct{}   // closed when the KV is free
+	over   chan struct{}   // closed when no goroutine moves frames any more
 	held   *protocol.Frame // an acknowledgement that waits for its rows or token; drainer only
 	tokPen protocol.Pen    // tail: what the token stream is written with
 	upPen  protocol.Pen    // what the stream from the previous hop is answered with
@@ -86,14 +88,14 @@ const maxQueue = 1024
 // window and some controls.
 const inboxFrames = 16
 
-func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st StageSession) *session {
+func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st StageSession, rec HopReceipts) *session {
 	sess := &session{
 		srv: s, id: l.Session, lease: l, hop: hop, tail: hop == len(l.Hops)-1, prev: l.Driver, capab: c,
 		in: rowRules{ids: hop == 0, width: c.Width, dtype: l.DType, rows: c.ChunkRows},
-		st: st, cells: st.Cells(), opened: s.o.Now(),
+		st: st, rec: rec, cells: st.Cells(), opened: s.o.Now(),
 		inbox: newInbox(inboxFrames, max(c.InFlightBytes, int64(rowLimits(c).MaxPayload))),
 		up:    make(chan *protocol.Frame, 64), tok: make(chan *protocol.Frame, 256), kick: make(chan struct{}, 1),
-		freed: make(chan struct{}), phase: protocol.PhaseOpening,
+		freed: make(chan struct{}), over: make(chan struct{}), phase: protocol.PhaseOpening,
 	}
 	sess.out = sess.in
 	sess.out.ids = false
@@ -119,6 +121,8 @@ func (s *session) start() {
 		s.supervise()
 		<-drained
 		s.work.Wait()
+		s.rec.Close()
+		close(s.over)
 		s.srv.bury(s)
 	}()
 }

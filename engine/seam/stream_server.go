@@ -252,14 +252,18 @@ func writeAll(ctx context.Context, p *protocol.Pen, c <-chan *protocol.Frame, pi
 }
 
 // readDown is the downstream goroutine. Acknowledgements have done their work
-// in the stream's window; what counts here is how it ends.
+// in the stream's window; what counts here are receipts, and how it ends.
 func (s *session) readDown() {
 	// At once, and not behind a writer that waits for a frozen peer: the KV of
 	// all hops behind this one is freed by it.
 	defer s.closeNext()
 	for open := true; open; {
+		var f *protocol.Frame
 		select {
-		case _, open = <-s.down.Frames():
+		case f, open = <-s.down.Frames():
+			if open && f.Kind == protocol.KindAck {
+				s.rec.Acked(f.Epoch, f.Pos)
+			}
 		case <-s.ctx.Done():
 			return
 		}

@@ -57,3 +57,27 @@ func FuzzReadError(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReceiptBodies: what the bodies of requests about receipts decode to is
+// within the bounds that the handlers stand on.
+func FuzzReceiptBodies(f *testing.F) {
+	f.Add([]byte(`{"receipts":["AAAA"]}`))
+	f.Add([]byte(`{"seq":3,"frames":7}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if list, err := parseReceipts(b, 2); err == nil {
+			if len(list) < 1 || len(list) > 2 {
+				t.Fatalf("%d receipts", len(list))
+			}
+			for _, raw := range list {
+				if len(raw) != protocol.SignedReceiptSize {
+					t.Fatalf("a receipt of %d bytes", len(raw))
+				}
+			}
+		} else if err.Code != protocol.CodeInvalidRequest && err.Code != protocol.CodeReceiptInvalid {
+			t.Fatal(err)
+		}
+		if _, err := parseMark(b); err != nil && err.Code != protocol.CodeInvalidRequest {
+			t.Fatal(err)
+		}
+	})
+}

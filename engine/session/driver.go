@@ -11,7 +11,8 @@ import (
 )
 
 // driver leads one session over its route. Only the session's goroutine uses
-// it, but for the poller, which works on hops and g alone.
+// it, but for the poller, which works on hops and g alone, and the puller,
+// which has the receipts' route.
 type driver struct {
 	g   *generation
 	o   *Options
@@ -28,8 +29,10 @@ type driver struct {
 	dropAll context.CancelFunc // ends both streams
 
 	stopPoll context.CancelFunc
-	poller   sync.WaitGroup
-	expiry   *time.Timer // ends the session with its lease
+	poller   sync.WaitGroup // and the puller of receipts
+	expiry   *time.Timer    // ends the session with its lease
+	rec      receipts
+	lost     int // the hop that cannot be reached any more, -1: none
 
 	// Progress of the rows under way.
 	sent     uint32   // next position to send
@@ -47,6 +50,9 @@ type flight struct{ pos, rows uint32 }
 func (d *driver) drive() (protocol.FinishReason, *protocol.Error) {
 	signed, err := d.route()
 	if err != nil {
+		return "", err
+	}
+	if err := d.openReceipts(signed); err != nil {
 		return "", err
 	}
 	if err := d.open(signed); err != nil {
@@ -69,6 +75,7 @@ func (d *driver) route() (*protocol.SignedLease, *protocol.Error) {
 	need := len(g.req.Prompt) + g.req.MaxTokens
 	rr := protocol.RouteRequest{
 		Session: g.id, Model: g.req.Model, Context: d.roundContext(ctx, need), Prompt: len(g.req.Prompt), Policy: g.req.Policy,
+		APIKey: d.o.APIKey,
 	}
 	if d.o.RTT != nil {
 		rr.RTTMicros = d.o.RTT()
@@ -174,6 +181,9 @@ func (d *driver) perHop(want func(int) bool, f func(int)) {
 func (d *driver) startPoll() {
 	ctx, cancel := context.WithCancel(d.g.ctx)
 	d.stopPoll = cancel
+	if d.rec.route != nil {
+		d.poller.Go(func() { d.pullReceipts(ctx) })
+	}
 	d.poller.Go(func() {
 		t := time.NewTicker(d.o.PollEvery)
 		defer t.Stop()
@@ -251,13 +261,13 @@ func (d *driver) close(reason *protocol.Error, tell func()) {
 	quick, stop := context.WithTimeout(base, d.o.ReleaseTimeout/4)
 	defer stop()
 
-	lost := -1
 	if reason != nil {
 		switch reason.Code {
 		case protocol.CodeHopLost, protocol.CodeStageFrozen, protocol.CodeStageLost, protocol.CodeUnavailable, protocol.CodeTimeout:
-			lost = hopOf(reason)
+			d.lost = hopOf(reason)
 		}
 	}
+	lost := d.lost
 	if d.stream != nil {
 		if reason != nil && lost != 0 {
 			// The close frame that follows ends the work as well.

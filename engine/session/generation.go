@@ -89,8 +89,9 @@ func (g *generation) run() {
 			return
 		}
 	}
+	d := &driver{g: g, o: &g.m.o, log: log, lost: -1}
+	defer d.settle() // others need not wait for it
 	defer g.m.leave()
-	d := &driver{g: g, o: &g.m.o, log: log}
 	finish, err := d.drive()
 	if err != nil {
 		err = err.InPhase(g.phase())

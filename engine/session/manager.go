@@ -18,6 +18,9 @@ type Manager struct {
 	o   Options
 	hub *hub
 	wg  sync.WaitGroup // sessions
+	// life ends when Close begins.
+	life context.Context
+	stop context.CancelFunc
 
 	mu sync.Mutex
 	// Protected by mu.
@@ -33,7 +36,9 @@ func New(o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{o: o, hub: newHub(o.Kept), all: map[protocol.SessionID]*generation{}}, nil
+	m := &Manager{o: o, hub: newHub(o.Kept), all: map[protocol.SessionID]*generation{}}
+	m.life, m.stop = context.WithCancel(context.Background())
+	return m, nil
 }
 
 // Models lists what the tracker serves.
@@ -165,6 +170,7 @@ const drainWatchers = time.Second
 // and for the watchers. When ctx ends first it returns ctx's error; the rest
 // still ends by its own timeouts.
 func (m *Manager) Close(ctx context.Context) error {
+	m.stop()
 	m.mu.Lock()
 	m.closed = true
 	for _, g := range m.all {

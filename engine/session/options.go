@@ -15,9 +15,14 @@ type Options struct {
 	Router Router
 	Texts  Texts
 	Logger *slog.Logger
+	// Receipts keeps the driver's side of receipts; nil for none.
+	Receipts Receipts
 	// RTT are this node's round trips to others, for the tracker's choice; may
 	// be nil.
 	RTT func() map[protocol.NodeID]int64
+	// APIKey is the key of the network that pays for all sessions; "": the owner
+	// of this engine's node pays. It is a secret.
+	APIKey string
 
 	MaxActive int // sessions that run at a time [8]
 	MaxQueue  int // sessions that wait behind them [64]; -1: none

@@ -134,6 +134,7 @@ func (d *driver) send(f *protocol.Frame) *protocol.Error {
 	allowed := d.allowed()
 	ctx, cancel := context.WithTimeout(d.g.ctx, allowed)
 	defer cancel()
+	d.rec.in(f)
 	if err := d.stream.Send(ctx, f); err != nil {
 		if d.g.ctx.Err() != nil {
 			return stopReason(d.g.ctx)
@@ -214,6 +215,9 @@ func (d *driver) ack(f *protocol.Frame, waits *[]flight, hop int) *protocol.Erro
 	fl := q[0]
 	*waits = q[1:]
 	d.progress = time.Now()
+	if waits == &d.tailWait {
+		d.rec.executed(f, fl.rows)
+	}
 	if int(f.Pos) >= len(d.g.req.Prompt) {
 		return nil // decode
 	}
@@ -255,6 +259,7 @@ func (d *driver) token(f *protocol.Frame, tail int) (*protocol.Token, *protocol.
 		return nil, protocol.Errorf(protocol.CodeFrameInvalid, "token id %d", t.ID).AtHop(tail)
 	}
 	d.progress = time.Now()
+	d.rec.out(f)
 	return &t, nil
 }
 

@@ -42,6 +42,17 @@ func LoadOrCreate(dir string) (*Identity, error) {
 }
 
 func load(path string) (*Identity, error) {
+	key, err := ReadKey(path)
+	if err != nil {
+		return nil, err
+	}
+	return fromKey(key)
+}
+
+// ReadKey reads an Ed25519 key in the form of KeyFile and closes the file to
+// other users. The error of a missing file wraps fs.ErrNotExist; no error
+// quotes what is in the file.
+func ReadKey(path string) (ed25519.PrivateKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -64,11 +75,17 @@ func load(path string) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := parseKey(b)
+	return parseKey(b)
+}
+
+// WriteKey replaces path by a file that ReadKey reads; after a crash it holds
+// the old key or the new one, whole.
+func WriteKey(path string, key ed25519.PrivateKey) error {
+	b, err := encodeKey(key)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return fromKey(key)
+	return atomicfile.Write(path, b)
 }
 
 // parseKey reads the PEM form. Its errors never quote the file.
@@ -108,9 +125,5 @@ func create(dir, path string) (id *Identity, err error) {
 	if id, err = New(); err != nil {
 		return nil, err
 	}
-	b, err := encodeKey(id.key)
-	if err != nil {
-		return nil, err
-	}
-	return id, atomicfile.Write(path, b)
+	return id, WriteKey(path, id.key)
 }

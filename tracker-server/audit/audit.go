@@ -11,6 +11,7 @@ package audit
 import (
 	"cmp"
 	"container/list"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -24,8 +25,9 @@ import (
 type Source interface {
 	// Lease is the lease of a session, or an error with session_unknown.
 	Lease(protocol.SessionID) (*protocol.SignedLease, error)
-	// Receipts are the stored ones of a session (Verdict.Keep), in any order.
-	// Of one receipt the half-signed and the finished form may both be there.
+	// Receipts are the stored ones of a session (Verdict.Keep), best in the order
+	// in which they were stored. Of one receipt the half-signed and the finished
+	// form may both be there.
 	Receipts(protocol.SessionID) ([][]byte, error)
 }
 
@@ -50,7 +52,6 @@ type Checked struct {
 	raw     []byte
 	id      protocol.Hash
 	both    bool
-	signed  *protocol.SignedReceipt
 	receipt *protocol.Receipt
 }
 
@@ -63,8 +64,33 @@ func Check(raw []byte) (*Checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Checked{raw: slices.Clone(raw), id: s.ID(), both: s.Both(), signed: s, receipt: r}, nil
+	return &Checked{raw: slices.Clone(raw), id: s.ID(), both: s.Both(), receipt: r}, nil
 }
+
+// stored decodes a receipt that was verified before it was stored. Its
+// signatures are not verified again: they are nearly all that a receipt costs,
+// and no proof is made without looking at them anew.
+func stored(raw []byte) (*Checked, error) {
+	if len(raw) != protocol.SignedReceiptSize {
+		return nil, protocol.Errorf(protocol.CodeReceiptInvalid, "a stored receipt has %d bytes", len(raw))
+	}
+	body := raw[:protocol.ReceiptSize]
+	r, err := protocol.ParseReceipt(body)
+	if err != nil {
+		return nil, err
+	}
+	receiver := raw[protocol.ReceiptSize+ed25519.PublicKeySize+ed25519.SignatureSize:]
+	return &Checked{
+		raw: slices.Clone(raw), id: sha256.Sum256(body), receipt: r,
+		both: slices.ContainsFunc(receiver, func(b byte) bool { return b != 0 }),
+	}, nil
+}
+
+// ID names the receipt: the hash of its bytes without signatures.
+func (c *Checked) ID() protocol.Hash { return c.id }
+
+// Both reports whether both ends have signed.
+func (c *Checked) Both() bool { return c.both }
 
 // Receipt is what the receipt says; it must not be changed.
 func (c *Checked) Receipt() *protocol.Receipt { return c.receipt }
@@ -75,6 +101,8 @@ type Verdict struct {
 	// Keep is what the server stores before it answers; nil when nothing new
 	// was said.
 	Keep []byte
+	// Expires is the end of the session's lease, when there is something to keep.
+	Expires time.Time
 	// Facts are for the ledger; posting one twice is prevented by its Key.
 	Facts []Fact
 	// Proofs are of faults that the receipt brought to light, its own or
@@ -94,6 +122,7 @@ type Fact struct {
 	Model    protocol.ModelID
 	Layers   protocol.Range
 	Kind     protocol.SpanKind
+	Epoch    uint32 // in which the span ended
 	First    uint32 // positions [First, Last)
 	Last     uint32
 	Rows     int // that ran
@@ -157,6 +186,9 @@ func (a *Auditor) Submit(now time.Time, from protocol.NodeID, c *Checked) Verdic
 	}
 	before := s.bytes
 	v := s.submit(c)
+	if v.Keep != nil {
+		v.Expires = s.lease.Expires
+	}
 	a.bytes += s.bytes - before
 	a.shrink(s)
 	return v
@@ -176,7 +208,7 @@ func (a *Auditor) session(id protocol.SessionID) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := a.src.Receipts(id)
+	raws, err := a.src.Receipts(id)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +216,8 @@ func (a *Auditor) session(id protocol.SessionID) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, raw := range stored {
-		c, err := Check(raw)
+	for _, raw := range raws {
+		c, err := stored(raw)
 		if err != nil {
 			return nil, err
 		}
@@ -197,17 +229,29 @@ func (a *Auditor) session(id protocol.SessionID) (*session, error) {
 	return s, nil
 }
 
+// Forget drops what is known of a session, so that it is read anew from Source.
+// It is for the case that what a Verdict said could not be stored.
+func (a *Auditor) Forget(id protocol.SessionID) {
+	if e := a.sessions[id]; e != nil {
+		a.drop(e)
+	}
+}
+
+func (a *Auditor) drop(e *list.Element) {
+	s := e.Value.(*session)
+	a.order.Remove(e)
+	delete(a.sessions, s.lease.Session)
+	a.bytes -= s.bytes
+}
+
 // shrink forgets the longest unused sessions but keeps s.
 func (a *Auditor) shrink(s *session) {
 	for a.bytes > a.cfg.MaxBytes {
 		e := a.order.Front()
-		old := e.Value.(*session)
-		if old == s {
+		if e.Value.(*session) == s {
 			return
 		}
-		a.order.Remove(e)
-		delete(a.sessions, old.lease.Session)
-		a.bytes -= old.bytes
+		a.drop(e)
 	}
 }
 
@@ -225,8 +269,8 @@ type entry struct {
 	backed bool
 }
 
-// entryBytes is about what an entry takes: the bytes twice, and the fields.
-const entryBytes = 2*protocol.SignedReceiptSize + 1200
+// entryBytes is about what an entry takes: the bytes, the fields and their texts.
+const entryBytes = protocol.SignedReceiptSize + 900
 
 func newSession(signed *protocol.SignedLease) (*session, error) {
 	// The lease is the tracker's own; its time is judged elsewhere.
@@ -351,7 +395,7 @@ func (e *entry) fact() Fact {
 	r := e.receipt
 	return Fact{
 		Key: workKey(r.Key()), Session: r.Session, Receipt: e.id, Hop: r.Hop, Node: r.Node, Receiver: r.Receiver,
-		Model: r.Model, Layers: r.Layers, Kind: r.Span.Kind, First: r.Span.First, Last: r.Span.Last,
+		Model: r.Model, Layers: r.Layers, Kind: r.Span.Kind, Epoch: r.Span.EpochLast, First: r.Span.First, Last: r.Span.Last,
 		Rows: int(r.Span.Rows), Kept: int(r.Span.Last - r.Span.First), Backed: e.backed, SelfSigned: r.Node == r.Receiver,
 	}
 }

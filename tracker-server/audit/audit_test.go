@@ -728,3 +728,48 @@ func BenchmarkSubmitRepeat(b *testing.B) {
 		}
 	}
 }
+
+// What could not be stored is forgotten, and taken again as if it was new.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a := New(DefaultConfig(), w)
+	w.submit(a, w.both(w.receipt(0, 0)))
+	tail := w.check(w.both(w.receipt(1, 0)))
+	now := issued.Add(10 * time.Minute)
+	for range 2 {
+		v := a.Submit(now, node("h1"), tail) // not stored
+		if v.Status != protocol.ReceiptAccepted || len(v.Facts) != 2 || !v.Facts[0].Backed || !v.Expires.Equal(w.lease.Expires) {
+			t.Errorf("%+v", v)
+		}
+		a.Forget(w.lease.Session)
+		if a.bytes != 0 || a.order.Len() != 0 {
+			t.Errorf("%d bytes, %d sessions are left", a.bytes, a.order.Len())
+		}
+		a.Forget(w.lease.Session)
+	}
+	if v := w.submit(a, w.both(w.receipt(0, 0))); v.Status != protocol.ReceiptRepeat {
+		t.Errorf("what was stored: %+v", v)
+	}
+}
+
+// A stored receipt is read without its signatures being verified, and is the
+// same for all that.
+func TestStoredIsChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	for _, raw := range [][]byte{w.both(w.receipt(0, 0)), w.half(w.receipt(0, 1)).Encode()} {
+		got, err := stored(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(w.check(raw), got, cmp.AllowUnexported(Checked{})); d != "" {
+			t.Error(d)
+		}
+		for _, bad := range [][]byte{nil, raw[:100], append(bytes.Clone(raw), 0), append([]byte{0}, raw[1:]...)} {
+			if _, err := stored(bad); !errors.Is(err, &protocol.Error{Code: protocol.CodeReceiptInvalid}) {
+				t.Errorf("got %v", err)
+			}
+		}
+	}
+}

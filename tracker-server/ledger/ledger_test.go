@@ -469,6 +469,22 @@ func TestFreeze(t *testing.T) {
 	w.want(store.House, store.Available, house-3*each)
 	earn(5)
 	w.want(o, store.Pending, each) // nothing is frozen any more
+	w.must(w.Freeze(ctx, o, "p:5", "a colon"))
+	w.must(w.View(ctx, func(v store.LedgerView) error {
+		list, err := Freezes(v, o)
+		w.must(err)
+		got := ""
+		for _, f := range list {
+			got += fmt.Sprintf("%s %q %s;", f.Proof, f.Note, f.Ended)
+		}
+		if want := `p1 "two signatures for one span" thaw;p2 "" thaw;p4 "" forfeit;p:5 "a colon" ;`; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if list, err := Freezes(v, w.owners[1]); len(list) != 0 || err != nil {
+			t.Errorf("another owner's freezes: %v, %v", list, err)
+		}
+		return nil
+	}))
 	w.check()
 }
 

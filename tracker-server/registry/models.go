@@ -197,7 +197,7 @@ func (r *Registry) shard(n *member, s *protocol.ShardReport) routing.Shard {
 		FreeKV: s.FreeKVBytes, KVPerCell: c.KVBytesPerCell, MaxContext: c.MaxContext,
 		Sessions: s.Sessions, MaxSessions: s.MaxSessions, Queue: s.Queue,
 		Pressure: int64(n.report.MemoryPressure * 1000), DiskPressure: diskPressure(n.report.FreeDisk),
-		Cached: s.Prefixes, Recent: r.recentOf(n.ID), Barred: r.barred[n.ID],
+		Cached: s.Prefixes, Recent: r.recentOf(n.ID), Barred: r.barredOf(n.ID),
 		Blocked: blocked(n, s), Until: n.reported.Add(r.cfg.drainAfter()),
 	}
 	for _, p := range r.promised[n.ID] {
@@ -273,6 +273,35 @@ func (r *Registry) Bar(id protocol.NodeID, why string) {
 		delete(r.barred, id)
 	} else {
 		r.barred[id] = why
+	}
+	r.version++
+	r.changed(id)
+}
+
+// barredOf says why public routes leave a node out, or is "".
+func (r *Registry) barredOf(id protocol.NodeID) string {
+	return cmp.Or(r.barred[id], r.limits[id].Waits)
+}
+
+// Limit is what the operator has said of a node.
+type Limit struct {
+	Waits   string // why public routes leave it out, or ""
+	Drained string // why it gets no new session of any kind, or ""
+}
+
+// Limit keeps what the operator has said of a node, known or not. It is apart
+// from Bar: neither takes the other back.
+func (r *Registry) Limit(id protocol.NodeID, l Limit) {
+	if r.limits[id] == l {
+		return
+	}
+	if l == (Limit{}) {
+		delete(r.limits, id)
+	} else {
+		r.limits[id] = l
+	}
+	if n := r.members[memberKey{id, protocol.RoleNode}]; n != nil {
+		n.drained = l.Drained
 	}
 	r.version++
 	r.changed(id)

@@ -78,6 +78,7 @@ type member struct {
 	report   *protocol.Report
 	swarm    netip.AddrPort // of the report, as far as it can be believed
 	suspect  bool           // a neighbour blamed it; the next report clears it
+	drained  string         // why the operator wants no new sessions on it
 	failures int
 	models   []*model // that it holds shards of
 	gone     bool     // no longer in the registry
@@ -100,6 +101,7 @@ type Registry struct {
 	links  *routing.Links
 	recent map[protocol.NodeID]recent
 	barred map[protocol.NodeID]string
+	limits map[protocol.NodeID]Limit
 	rings  rings
 	now    time.Time // the newest that any event brought
 }
@@ -125,6 +127,7 @@ func New(cfg Config) *Registry {
 		links:    routing.NewLinks(),
 		recent:   make(map[protocol.NodeID]recent),
 		barred:   make(map[protocol.NodeID]string),
+		limits:   make(map[protocol.NodeID]Limit),
 	}
 }
 
@@ -149,7 +152,7 @@ func (r *Registry) Join(now time.Time, m Member) bool {
 		return false
 	}
 	r.version++
-	n := &member{Member: m, joined: now, connected: true}
+	n := &member{Member: m, joined: now, connected: true, drained: r.limits[m.ID].Drained}
 	if old != nil {
 		n.failures = old.failures
 		if old.Build == m.Build {
@@ -325,6 +328,8 @@ func (n *member) state() (s State, why string) {
 		return StateJoining, ""
 	case n.suspect:
 		return StateDraining, "a neighbour could not reach it"
+	case n.drained != "":
+		return StateDraining, n.drained
 	case n.report.SharingOff != "":
 		return StateOff, n.report.SharingOff
 	default:

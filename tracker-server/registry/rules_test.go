@@ -162,6 +162,44 @@ func TestBarredNodes(t *testing.T) {
 	}
 }
 
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	r := newRegistry()
+	r.Limit(id(1), Limit{Waits: "waits"}) // before it is known, as after a restart
+	r.Join(t0, node(1, 1))
+	mustReport(t, r, t0, node(1, 1), report(shardReport(modA, 4, 0, 4)))
+	own := &routing.Request{Now: t0, Context: 16, Only: map[protocol.NodeID]bool{id(1): true}}
+	is := func(what string, public, private bool, s State) {
+		t.Helper()
+		x, err := r.Index("test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (routeOf(t, r, t0) != nil) != public || (x.Find(own) != nil) != private || state(t, r, t0, id(1)) != s {
+			t.Errorf("%s: public %v, private %v, %s", what, routeOf(t, r, t0) != nil, x.Find(own) != nil, state(t, r, t0, id(1)))
+		}
+	}
+	is("waits", false, true, StateReady)
+	if v := r.Nodes(t0); v[0].Barred != "waits" {
+		t.Errorf("barred %q", v[0].Barred)
+	}
+	r.Bar(id(1), "a proven fault")
+	r.Limit(id(1), Limit{})
+	is("barred", false, true, StateReady)
+	r.Bar(id(1), "")
+	is("free", true, true, StateReady)
+	r.Limit(id(1), Limit{Drained: "new disk"})
+	is("drained", false, false, StateDraining)
+	if v := r.Nodes(t0); v[0].Why != "new disk" {
+		t.Errorf("why %q", v[0].Why)
+	}
+	r.Join(t0, node(1, 2)) // comes back
+	mustReport(t, r, t0, node(1, 2), report(shardReport(modA, 4, 0, 4)))
+	is("drained still", false, false, StateDraining)
+	r.Limit(id(1), Limit{})
+	is("undrained", true, true, StateReady)
+}
+
 func TestCheckRoute(t *testing.T) {
 	t.Parallel()
 	for name, q := range map[string]protocol.RouteRequest{

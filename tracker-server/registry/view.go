@@ -10,21 +10,23 @@ import (
 
 // NodeView is a node as the status page and GET /v1/nodes show it.
 type NodeView struct {
-	Node     protocol.NodeID `json:"node"`
-	Role     protocol.Role   `json:"role"`
-	State    State           `json:"state"`
-	Why      string          `json:"why,omitempty"`
-	Epoch    uint64          `json:"epoch"`
-	Addr     string          `json:"addr,omitempty"`
-	Host     string          `json:"host,omitempty"`
-	Engine   string          `json:"engine,omitempty"`
-	Build    protocol.Build  `json:"build"`
-	Joined   time.Time       `json:"joined"`
-	Reported *time.Time      `json:"reported,omitempty"`
-	Failures int             `json:"failures"` // times a neighbour blamed it
-	Pressure float64         `json:"memory_pressure"`
-	FreeDisk int64           `json:"free_disk"`
-	Shards   []ShardView     `json:"shards"`
+	Node  protocol.NodeID `json:"node"`
+	Role  protocol.Role   `json:"role"`
+	State State           `json:"state"`
+	Why   string          `json:"why,omitempty"`
+	// Barred says why public routes leave it out, or is "".
+	Barred   string         `json:"barred,omitempty"`
+	Epoch    uint64         `json:"epoch"`
+	Addr     string         `json:"addr,omitempty"`
+	Host     string         `json:"host,omitempty"`
+	Engine   string         `json:"engine,omitempty"`
+	Build    protocol.Build `json:"build"`
+	Joined   time.Time      `json:"joined"`
+	Reported *time.Time     `json:"reported,omitempty"`
+	Failures int            `json:"failures"` // times a neighbour blamed it
+	Pressure float64        `json:"memory_pressure"`
+	FreeDisk int64          `json:"free_disk"`
+	Shards   []ShardView    `json:"shards"`
 	// PromisedKV is KV memory in leases that the node's reports do not show yet.
 	PromisedKV int64 `json:"promised_kv_bytes"`
 }
@@ -55,6 +57,9 @@ func (r *Registry) Nodes(now time.Time) []NodeView {
 		v := NodeView{
 			Node: n.ID, Role: n.Role, State: st, Why: why, Epoch: n.Epoch, Addr: n.Addr, Host: n.Host,
 			Engine: n.Engine, Build: n.Build, Joined: n.joined, Failures: n.failures, Shards: []ShardView{},
+		}
+		if n.Role == protocol.RoleNode {
+			v.Barred = r.barredOf(n.ID)
 		}
 		for _, p := range r.promised[n.ID] {
 			if n.Role == protocol.RoleNode {

@@ -50,6 +50,8 @@ func emptyCatalog() *catalog {
 // loadCatalog takes over the catalog when the store has another one. Entries
 // that cannot be used are logged and left out.
 func (c *core) loadCatalog(ctx context.Context) error {
+	c.loading.Lock()
+	defer c.loading.Unlock()
 	v, err := c.store.CatalogVersion(ctx)
 	have := c.catalog.Load()
 	if err != nil || v == have.version {

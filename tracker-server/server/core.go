@@ -18,10 +18,14 @@ import (
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/ledger/keys"
 	"neuron/tracker-server/ledger/owners"
+	"neuron/tracker-server/receipts"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/standing"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/telemetry"
+	"neuron/tracker-server/telemetry/feed"
 )
 
 // peer is what the core needs of a connection. Its methods never block, so
@@ -56,9 +60,17 @@ type core struct {
 	owners *owners.Owners
 	keys   *keys.Keys
 
+	receipts  *receipts.Intake
 	announced *announce.Table // has its own lock
+	recorder  *telemetry.Recorder
+	feed      *feed.Hub
+	ownerOf   sync.Map // NodeID to owner (string), of nodes that connected and have one
 	catalog   atomic.Pointer[catalog]
-	swarm     atomic.Pointer[swarmPeers]
+	loading   sync.Mutex // orders the loads of the catalog
+	operating sync.Mutex // orders the operator's changes of standings
+	// announceURL is what torrents published here carry, or "".
+	announceURL string
+	swarm       atomic.Pointer[swarmPeers]
 
 	mu    sync.Mutex
 	reg   *registry.Registry
@@ -70,6 +82,11 @@ type core struct {
 	routes map[protocol.SessionID]*routing.Route
 	// places is what nodes should hold.
 	places *places
+	// book is what the operator said of nodes and owners.
+	book     *standing.Book
+	bannedAt time.Time // of the newest look at banned owners
+	// audits is nil until openAudits.
+	audits *audits
 	// What the newest round of peer lists was made from, and when.
 	peersVersion uint64
 	peersAt      time.Time
@@ -87,7 +104,7 @@ func newCore(o Options, key ed25519.PrivateKey, st store.Store) *core {
 		routes: make(map[protocol.SessionID]*routing.Route), ends: make(map[protocol.SessionID]ledger.End),
 	}
 	c.announced = announce.New(announce.Config{Now: o.Now, Loopback: o.onLoopback()})
-	c.places = newPlaces()
+	c.places, c.book = newPlaces(), standing.NewBook(o.Admission, nil)
 	c.catalog.Store(emptyCatalog())
 	c.swarm.Store(new(swarmPeers))
 	c.metrics = newMetrics(c)
@@ -140,6 +157,10 @@ func (c *core) admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID)
 		c.o.Logger.Error("look up the owner of a node", "node", id.Short(), "err", err)
 		return nil, protocol.Errorf(protocol.CodeUnavailable, "the tracker cannot read its database now")
 	}
+	c.noteOwner(id, string(bound.Owner))
+	if why := c.refusalOf(id, string(bound.Owner)); why != nil {
+		return nil, why
+	}
 	return &protocol.Welcome{
 		Node: id, Epoch: epoch, Tracker: c.key.Public().(ed25519.PublicKey), ReportSeconds: int(c.o.ReportEvery / time.Second),
 		AnnounceToken: c.tokens.of(id), Owner: string(bound.Owner),
@@ -162,6 +183,11 @@ func (c *core) joined(p peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := keyOf(p)
+	if why := c.book.Refusal(k.id, c.OwnerOf(k.id)); why != nil { // banned since it was admitted
+		p.Refuse(why, 0)
+		return
+	}
+	c.limitLocked(k.id)
 	if !c.reg.Join(now, memberOf(p)) {
 		p.Refuse(errSuperseded, 0)
 		return
@@ -236,6 +262,7 @@ func (c *core) finishLocked(s sessions.Session, tell bool) {
 	}
 	c.metrics.ended(s.Phase, code)
 	c.o.Logger.Info("session ended", "session", s.Lease.Session, "phase", s.Phase, "finish", s.End.Finish, "code", code)
+	c.record(&s)
 	told := map[protocol.NodeID]bool{}
 	tellNode := func(id protocol.NodeID) {
 		if told[id] || !tell {
@@ -253,6 +280,7 @@ func (c *core) finishLocked(s sessions.Session, tell bool) {
 	tellNode(s.Lease.Driver)
 	delete(c.routes, s.Lease.Session)
 	c.ends[s.Lease.Session] = endOf(&s, failedByRoute(s.End))
+	c.auditEndedLocked(&s)
 	c.writeLocked(s)
 }
 
@@ -273,6 +301,7 @@ func (c *core) writeLocked(s sessions.Session) {
 // persist writes what has changed; it is called by one goroutine at a time.
 // What cannot be written stays for the next call.
 func (c *core) persist(ctx context.Context) error {
+	defer c.writeAudits(ctx)
 	c.mu.Lock()
 	batch := c.dirty
 	c.dirty = make(map[protocol.SessionID]store.Session)
@@ -334,6 +363,7 @@ func (c *core) tickLocked() (lists []duePeers) {
 	for _, s := range c.table.Sweep(now) {
 		c.finishLocked(s, true)
 	}
+	c.banOwnersLocked(now)
 	c.refreshSwarmLocked(now)
 	if v := c.reg.Version(); v != c.peersVersion && now.Sub(c.peersAt) >= peersEvery && len(c.peersDue) == 0 {
 		c.peersVersion, c.peersAt = v, now

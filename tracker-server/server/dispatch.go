@@ -26,10 +26,16 @@ func (c *core) message(ctx context.Context, p peer, e *protocol.Envelope) {
 		err = c.onModels(p, e)
 	case protocol.MsgPlace:
 		err = c.onPlace(p, e)
+	case protocol.MsgReceipts:
+		err = c.onReceipts(ctx, p, e)
+	case protocol.MsgAuditReady:
+		err = c.onAuditReady(p, e)
+	case protocol.MsgAuditResult:
+		err = c.onAuditResult(p, e)
 	case protocol.MsgError:
 		c.o.Logger.Info("a peer answered with an error", "node", p.Node().Short())
 	case protocol.MsgChallenge, protocol.MsgHello, protocol.MsgWelcome, protocol.MsgRefused, protocol.MsgPeers,
-		protocol.MsgLease, protocol.MsgEndSession, protocol.MsgBye:
+		protocol.MsgLease, protocol.MsgEndSession, protocol.MsgBye, protocol.MsgAuditKeep, protocol.MsgAuditRun, protocol.MsgAuditSend:
 		err = protocol.Errorf(protocol.CodeInvalidRequest, "a %s message has no place here", string(e.Kind))
 	default:
 		err = protocol.Errorf(protocol.CodeUnknownMessage, "unknown message kind %.64q", string(e.Kind))
@@ -69,7 +75,7 @@ func (c *core) onReport(p peer, e *protocol.Envelope) error {
 	if err := c.reg.Report(now, memberOf(p), rep); err != nil {
 		return err
 	}
-	if p.Hello().Role == protocol.RoleNode {
+	if p.Hello().Role == protocol.RoleNode && c.placeableLocked(p.Node()) == nil {
 		c.places.report(now, p.Node(), p.Hello().Build, rep)
 	}
 	return nil
@@ -123,6 +129,9 @@ func (c *core) onSession(p peer, e *protocol.Envelope) error {
 		c.finishLocked(s, s.Phase == protocol.PhaseFailed)
 	case change.PhaseChanged:
 		c.writeLocked(s)
+	}
+	if !change.Ended {
+		c.record(&s)
 	}
 	return nil
 }

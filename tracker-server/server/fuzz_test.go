@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func FuzzMessage(f *testing.F) {
 			t.Fatal(err)
 		}
 		c := newCore(o, key, forgetful{db})
-		if err := c.openMoney(t.Context()); err != nil {
+		if err := errors.Join(c.openMoney(t.Context()), c.openReceipts(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		node := &stub{id: id, hello: protocol.Hello{Role: protocol.RoleNode, Build: testBuild, Addr: "h:1"}}

@@ -27,7 +27,8 @@ type metrics struct {
 const maxModelLabels = 200
 
 var knownKinds = []protocol.MessageKind{
-	protocol.MsgReport, protocol.MsgRoute, protocol.MsgSession, protocol.MsgHopFailed, protocol.MsgModels, protocol.MsgPlace, protocol.MsgError,
+	protocol.MsgReport, protocol.MsgRoute, protocol.MsgSession, protocol.MsgHopFailed, protocol.MsgModels, protocol.MsgPlace, protocol.MsgReceipts,
+	protocol.MsgAuditReady, protocol.MsgAuditResult, protocol.MsgError,
 }
 
 func newMetrics(c *core) *metrics {

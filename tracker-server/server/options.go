@@ -14,14 +14,18 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/audit/numeric"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/standing"
 	"neuron/tracker-server/store"
 )
 
@@ -51,9 +55,17 @@ type Options struct {
 	Credit CreditPolicy
 	// StartingCredit is what each new owner is given, in micro-credits.
 	StartingCredit store.Credit
+	// TelemetryDays is how long the history of sessions is kept; 0: not at all.
+	TelemetryDays int
+	// Audits are the rules of numeric audits; the zero value samples nothing.
+	Audits numeric.Config
 	// Proxies are the addresses of reverse proxies whose X-Forwarded-For is
 	// believed.
 	Proxies []netip.Prefix
+	// Admission says whether new nodes have to be approved; default standing.Open.
+	Admission standing.Policy
+	// PublishFrom are folders out of which the operator's pages may publish.
+	PublishFrom []string
 }
 
 // KeepFor is how long ended sessions and silent nodes stay in the database.
@@ -75,6 +87,18 @@ func (o *Options) fill() error {
 	if o.LeaseFor == 0 {
 		o.LeaseFor = 2 * time.Hour
 	}
+	var err error
+	if o.Admission, err = standing.ParsePolicy(string(o.Admission)); err != nil {
+		return err
+	}
+	for i, dir := range o.PublishFrom {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return protocol.Errorf(protocol.CodeInvalidRequest, "--publish-from %s: there is no such folder", dir)
+		}
+		if o.PublishFrom[i], err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
 	if o.Credit == "" {
 		o.Credit = CreditOptional
 	}
@@ -86,6 +110,12 @@ func (o *Options) fill() error {
 	}
 	if o.ReportEvery < time.Second || o.ReportEvery > 20*time.Second {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "reports every %s; 1 s to 20 s are possible", o.ReportEvery)
+	}
+	if !(o.Audits.Share >= 0 && o.Audits.Share <= 1) {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "a share of %g of the sessions is audited; 0 to 1 are possible", o.Audits.Share)
+	}
+	if o.TelemetryDays < 0 || o.TelemetryDays > maxTelemetryDays {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "telemetry is kept for 0 to %d days, not %d", maxTelemetryDays, o.TelemetryDays)
 	}
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "a certificate needs its key, and a key its certificate")

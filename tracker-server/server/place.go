@@ -186,6 +186,10 @@ func (c *core) onPlace(p peer, e *protocol.Envelope) error {
 		c.mu.Unlock()
 		return err
 	}
+	if err := c.placeableLocked(p.Node()); err != nil {
+		c.mu.Unlock()
+		return err
+	}
 	d, err := c.places.place(now, p.Node(), p.Hello().Build, q)
 	c.mu.Unlock()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"neuron/tracker-server/channel"
 	"neuron/tracker-server/datadir"
 	"neuron/tracker-server/keys"
+	"neuron/tracker-server/operator"
 	"neuron/tracker-server/store"
 	"neuron/tracker-server/store/sqlite"
 	"neuron/tracker-server/web"
@@ -30,6 +31,7 @@ type Server struct {
 	store    store.Store
 	core     *core
 	hub      *channel.Hub
+	area     *operator.Area
 	http     *http.Server
 	listener net.Listener
 
@@ -77,12 +79,21 @@ func New(o Options) (_ *Server, err error) {
 	}
 	s.store = db
 	s.core = newCore(o, key, s.store)
+	s.core.openTelemetry(s.dir.File(TelemetryFile))
 	if err := s.core.openMoney(s.ctx); err != nil {
+		return nil, err
+	}
+	if err := s.core.openReceipts(s.ctx); err != nil {
+		return nil, err
+	}
+	s.core.openAudits()
+	if err := s.core.openStanding(s.ctx); err != nil {
 		return nil, err
 	}
 	if err := s.core.restore(s.ctx); err != nil {
 		return nil, err
 	}
+	s.core.restoreStanding()
 	if err := s.core.restoreMoney(s.ctx); err != nil {
 		return nil, err
 	}
@@ -104,7 +115,7 @@ func New(o Options) (_ *Server, err error) {
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
-	if err := s.dir.WriteFile(URLFile, []byte(s.publicURL()+"\n")); err != nil {
+	if err := errors.Join(s.dir.WriteFile(URLFile, []byte(s.publicURL()+"\n")), s.writeLocal(tlsConfig)); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
 	s.hub = channel.New(channel.Options{
@@ -114,7 +125,19 @@ func New(o Options) (_ *Server, err error) {
 	mux := http.NewServeMux()
 	pages := web.Handler(s.core, o.Now, s.core.metrics.registry)
 	mux.Handle("GET /v1/nodes", s.nodesOrChannel(pages))
+	mux.Handle("GET /v1/telemetry", s.core.feed)
 	announceHandler{s.core}.mount(mux)
+	proofsHandler{s.core}.mount(mux)
+	s.core.mountAccounts(mux)
+	if at := s.publicURL(); at != "" {
+		s.core.announceURL = at + "announce"
+	}
+	if s.area, err = s.openOperator(); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
+	mux.Handle("/operator/", s.area)
+	mux.Handle("/operator", s.area)
+	mux.Handle("/v1/operator/", s.area)
 	mux.Handle("/", pages)
 	s.http = &http.Server{
 		Handler: behindProxies(o.Proxies, mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
@@ -174,7 +197,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.mu.Unlock()
 		return s.Close(ctx)
 	}
-	s.wg.Add(5)
+	s.wg.Add(6)
 	s.mu.Unlock()
 	go func() {
 		defer s.wg.Done()
@@ -183,6 +206,10 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() {
 		defer s.wg.Done()
 		s.tickLoop()
+	}()
+	go func() {
+		defer s.wg.Done()
+		s.core.recorder.Run(s.ctx)
 	}()
 	go func() {
 		defer s.wg.Done()
@@ -222,6 +249,7 @@ func (s *Server) tickLoop() {
 			return
 		case <-t.C:
 			s.core.tick()
+			s.core.tickAudits(s.ctx)
 		}
 	}
 }
@@ -234,6 +262,7 @@ func (s *Server) persistLoop() {
 		if err := s.store.Prune(s.ctx, s.o.Now().Add(-KeepFor)); err != nil && s.ctx.Err() == nil {
 			s.o.Logger.Error("forget old records", "err", err)
 		}
+		s.core.pruneReceipts(s.ctx)
 	}
 	forget()
 	var retry <-chan time.Time
@@ -274,6 +303,7 @@ func (s *Server) Close(ctx context.Context) error {
 		if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
+		s.core.feed.Close()
 		s.wg.Wait()
 		if err := s.core.persist(context.WithoutCancel(ctx)); err != nil {
 			errs = append(errs, err)
@@ -289,6 +319,9 @@ func (s *Server) Close(ctx context.Context) error {
 // release closes what is open, for Close and for a New that fails.
 func (s *Server) release() error {
 	var errs []error
+	if s.area != nil {
+		s.area.Close()
+	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}

@@ -38,7 +38,11 @@ func (c *core) Sessions() []web.Session {
 	c.mu.Unlock()
 	out := make([]web.Session, 0, len(list))
 	for i := range list {
-		out = append(out, sessionView(&list[i], routes[i]))
+		v := sessionView(&list[i], routes[i])
+		if v.Private {
+			v.Session = "" // who knows a private session's id was told it by its driver
+		}
+		out = append(out, v)
 	}
 	return out
 }
@@ -65,7 +69,26 @@ func (c *core) Session(ctx context.Context, id protocol.SessionID) (web.Session,
 	return sessionView(&s, route), nil
 }
 
+// privateView is all that the tracker tells of a private session: its phase, its
+// model and its end, no node, no count and no time but those of the phases.
+func privateView(s *sessions.Session) web.Session {
+	v := web.Session{
+		Session: s.Lease.Session, Private: true, Model: s.Lease.Model, Name: s.Name, Phase: s.Phase, Issued: s.Lease.Issued,
+		Hops: []web.Hop{},
+	}
+	if s.End != nil {
+		v.End = &sessions.End{At: s.End.At, Finish: s.End.Finish}
+		if s.End.Error != nil {
+			v.End.Error = protocol.Errorf(s.End.Error.Code, "the session is private: its gateway knows more")
+		}
+	}
+	return v
+}
+
 func sessionView(s *sessions.Session, route *routing.Route) web.Session {
+	if s.Lease.Policy == protocol.PolicyPrivate {
+		return privateView(s)
+	}
 	v := web.Session{
 		Session: s.Lease.Session, Driver: s.Lease.Driver, Model: s.Lease.Model, Name: s.Name, Phase: s.Phase,
 		Issued: s.Lease.Issued, Expires: s.Lease.Expires, Context: s.Lease.Context, CostMicros: s.CostMicros,

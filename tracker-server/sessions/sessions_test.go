@@ -198,3 +198,30 @@ func TestCheckTelemetry(t *testing.T) {
 		}
 	}
 }
+
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	tb := table(2, "g")
+	tb.Add(Session{Lease: lease(2, "b"), Phase: protocol.PhaseDecode, Updated: t0}) // the gateway of a hop's computer
+	if out := tb.Revoke(at(1), "stranger", "x"); len(out) != 0 {
+		t.Errorf("ended %d", len(out))
+	}
+	out := tb.Revoke(at(1), "b", "banned")
+	if len(out) != 3 || tb.Live()[protocol.PhaseRouting] != 0 || len(tb.Revoke(at(1), "b", "banned")) != 0 {
+		t.Fatalf("ended %d", len(out))
+	}
+	for i, s := range out {
+		e := s.End.Error
+		want, byDriver := protocol.CodeHopLost, ""
+		if i == 2 {
+			want, byDriver = protocol.CodeForbidden, "true"
+		}
+		if e.Code != want || e.Detail[ByDriver] != byDriver || (e.Hop != nil) != (i < 2) || s.Phase != protocol.PhaseFailed {
+			t.Errorf("session %d: %v %v", i, e, e.Detail)
+		}
+	}
+	tb = table(1, "g")
+	if out := tb.Revoke(at(1), "g", "banned"); len(out) != 1 || out[0].End.Error.Code != protocol.CodeForbidden {
+		t.Errorf("by its gateway: %+v", out)
+	}
+}

@@ -273,6 +273,9 @@ type MoneyView interface {
 	Balances(id AccountID) (Balances, error)
 	// Transaction finds one with its lines.
 	Transaction(id string) (Transaction, error)
+	// Freezes lists the transactions "freeze:ACCOUNT:...", the oldest first, at
+	// most limit.
+	Freezes(id AccountID, limit int) ([]Transaction, error)
 	// Lines lists newest first, below line n of transaction seq when seq > 0.
 	Lines(q LineQuery, seq int64, n, limit int) ([]LineItem, error)
 	// Earnings adds up lines that entered or left the unsettled books by work,

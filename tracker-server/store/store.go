@@ -1,6 +1,6 @@
 // Package store says what the tracker keeps across restarts: who was
 // connected with which fencing epoch, all leases with their ends, the catalog
-// of published models, and the ledger.
+// of published models, the ledger, and what nodes have signed.
 //
 // Heartbeats and running figures are never written, only transitions. The
 // server and the publishing commands import it; implementations live below it
@@ -59,7 +59,16 @@ type Store interface {
 	// Ledger is the money, which is never pruned.
 	Ledger
 
-	// Prune forgets sessions that ended before t and nodes that connected last
+	// Receipts are what nodes signed, and the proofs of their faults.
+	Receipts
+
+	// Operator is what the operator decided and did, which is never pruned.
+	Operator
+
+	// Audits are what numeric audits found.
+	Audits
+
+	// Prune forgets sessions and audits that ended before t and nodes that connected last
 	// before t. Epochs keep growing for a node that returns after that.
 	Prune(ctx context.Context, t time.Time) error
 	Close() error

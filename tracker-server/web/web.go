@@ -10,7 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +20,7 @@ import (
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/telemetry"
 )
 
 // Source is what the pages show. Its methods are safe for concurrent use.
@@ -37,20 +38,33 @@ type Source interface {
 	File(ctx context.Context, id protocol.ModelID, kind FileKind, token string) (File, error)
 	// Explain finds a route without making a lease, and says why it is that one.
 	Explain(model string, r routing.Request) (*routing.Explanation, error)
+	// History is what is kept of a session, of a private one its phases and end
+	// alone. Errors: session_unknown, not_found, unavailable, timeout.
+	History(ctx context.Context, id protocol.SessionID) (*telemetry.History, error)
+	// Figures sums the network's figures since a time into steps. Errors:
+	// invalid_request, unavailable, timeout.
+	Figures(ctx context.Context, since time.Time, step time.Duration) ([]telemetry.Figures, error)
+	// Troubles is what is wrong with the tracker itself.
+	Troubles() []*protocol.Error
+	// OwnerOf is the account that owns a node, or "".
+	OwnerOf(id protocol.NodeID) string
 }
 
 // Session is a session as the API shows it.
 type Session struct {
-	Session    protocol.SessionID  `json:"session"`
-	Driver     protocol.NodeID     `json:"driver"`
+	// Session is "" in lists when the session is private.
+	Session protocol.SessionID `json:"session,omitempty"`
+	// Private: only phase, model and end are told.
+	Private    bool                `json:"private,omitempty"`
+	Driver     protocol.NodeID     `json:"driver,omitempty"`
 	Model      protocol.ModelID    `json:"model"`
 	Name       string              `json:"model_name"`
 	Phase      protocol.Phase      `json:"phase"`
 	Issued     time.Time           `json:"issued"`
-	Expires    time.Time           `json:"expires"`
-	Updated    time.Time           `json:"updated"`
-	Context    int                 `json:"context"`
-	CostMicros int64               `json:"cost_us"`
+	Expires    time.Time           `json:"expires,omitzero"`
+	Updated    time.Time           `json:"updated,omitzero"`
+	Context    int                 `json:"context,omitempty"`
+	CostMicros int64               `json:"cost_us,omitempty"`
 	Hops       []Hop               `json:"hops"`
 	Telemetry  *protocol.Telemetry `json:"telemetry,omitempty"`
 	// Route is what the route was chosen by, of a live session.
@@ -73,10 +87,19 @@ type Hop struct {
 
 // Handler serves all pages.
 func Handler(src Source, now func() time.Time, metrics *prometheus.Registry) http.Handler {
-	p := &pages{src: src, now: now}
+	p := &pages{src: src, now: now, board: newBoard(src, now)}
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "neuron_tracker_status_viewers", Help: "Open event streams of the status page."}, func() float64 { return float64(p.board.streams()) }))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.status)
-	mux.HandleFunc("GET /events", p.events)
+	mux.HandleFunc("GET /nodes", p.list)
+	mux.HandleFunc("GET /models", p.list)
+	mux.HandleFunc("GET /sessions", p.list)
+	mux.HandleFunc("GET /sessions/{id}", p.sessionPage)
+	mux.HandleFunc("GET /route", p.routePage)
+	mux.HandleFunc("GET /theme", p.setTheme)
+	mux.HandleFunc("GET /assets/{name}", asset)
+	mux.HandleFunc("GET /events", p.board.events)
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"models": src.Models()})
 	})
@@ -90,6 +113,9 @@ func Handler(src Source, now func() time.Time, metrics *prometheus.Registry) htt
 		writeJSON(w, http.StatusOK, map[string]any{"sessions": src.Sessions()})
 	})
 	mux.HandleFunc("GET /v1/sessions/{id}", p.session)
+	mux.HandleFunc("GET /v1/sessions/{id}/telemetry", p.history)
+	mux.HandleFunc("GET /v1/figures", p.figures)
+	mux.HandleFunc("GET /v1/health", p.health)
 	mux.HandleFunc("GET /v1/routes/explain", p.explain)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "protocol": protocol.Version})
@@ -102,7 +128,12 @@ func Handler(src Source, now func() time.Time, metrics *prometheus.Registry) htt
 			writeJSON(w, http.StatusMethodNotAllowed, err)
 			return
 		}
-		writeError(w, protocol.Errorf(protocol.CodeNotFound, "no such page: %.100q", r.URL.Path))
+		err := protocol.Errorf(protocol.CodeNotFound, "no such page: %.100q", r.URL.Path)
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			p.fail(w, r, err)
+			return
+		}
+		writeError(w, err)
 	})
 	return secured(mux)
 }
@@ -152,68 +183,4 @@ func (p *pages) session(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, s)
-}
-
-// explain answers GET /v1/routes/explain?model=&context=[&prompt=][&gateway=];
-// with one or more &node= it is about a private route over those nodes.
-func (p *pages) explain(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	number := func(name string, fallback int) (int, error) {
-		if q.Get(name) == "" {
-			return fallback, nil
-		}
-		n, err := strconv.Atoi(q.Get(name))
-		if err != nil || n < 0 {
-			e := protocol.Errorf(protocol.CodeInvalidRequest, "%s is not a number", name)
-			e.Param = name
-			return 0, e
-		}
-		return n, nil
-	}
-	model := q.Get("model")
-	if model == "" || len(model) > 256 {
-		e := protocol.Errorf(protocol.CodeInvalidRequest, "name the model: ?model=NAME&context=TOKENS")
-		e.Param = "model"
-		writeError(w, e)
-		return
-	}
-	context, err := number("context", 4096)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	prompt, err := number("prompt", 0)
-	if err == nil && prompt > context {
-		err = protocol.Errorf(protocol.CodeInvalidRequest, "a prompt of %d tokens is longer than the context", prompt)
-	}
-	gateway := protocol.NodeID(q.Get("gateway"))
-	if err == nil && gateway != "" {
-		_, err = protocol.ParseNodeID(string(gateway))
-	}
-	var only map[protocol.NodeID]bool
-	if list := q["node"]; err == nil && len(list) > 0 {
-		if len(list) > protocol.MaxRouteNodes {
-			err = protocol.Errorf(protocol.CodeInvalidRequest, "%d nodes, at most %d", len(list), protocol.MaxRouteNodes)
-			list = nil
-		}
-		only = make(map[protocol.NodeID]bool, len(list))
-		for _, n := range list {
-			id, perr := protocol.ParseNodeID(n)
-			if perr != nil {
-				err = perr
-				break
-			}
-			only[id] = true
-		}
-	}
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	route, err := p.src.Explain(model, routing.Request{Gateway: gateway, Context: context, Prompt: prompt, Only: only})
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, route)
 }

@@ -47,6 +47,9 @@ type Tracker struct {
 	Models []protocol.ModelInfo
 	// Place is the answer to the place question; nil gives none.
 	Place *protocol.Placement
+	// Receipts is what becomes of each receipt that is delivered; nil accepts
+	// those with both signatures, and calls them repeats when they come again.
+	Receipts func(raw []byte) protocol.ReceiptVerdict
 	// OnHello may refuse; a nil result accepts.
 	OnHello func(protocol.Hello) *protocol.Refused
 	// Raw, when it returns a message, replaces the answer to a message.
@@ -67,6 +70,8 @@ type Tracker struct {
 	reports  []protocol.Report
 	sessions []protocol.Telemetry
 	blames   []protocol.HopFailed
+	receipts [][]byte
+	seen     map[protocol.Hash]bool
 	errors   []*protocol.Error
 	byes     int
 	changed  chan struct{}
@@ -195,6 +200,20 @@ func (t *Tracker) handle(c *conn, node protocol.NodeID, e *protocol.Envelope) {
 		if t.Place != nil {
 			t.reply(c, protocol.MsgPlace, e.ID, t.Place)
 		}
+	case protocol.MsgReceipts:
+		r, err := protocol.Unpack[protocol.Receipts](e)
+		if err == nil {
+			err = r.Check()
+		}
+		if err != nil {
+			t.reply(c, protocol.MsgError, e.ID, protocol.AsError(err))
+			return
+		}
+		var out protocol.ReceiptVerdicts
+		for _, raw := range r.Receipts {
+			out.Verdicts = append(out.Verdicts, t.verdict(raw))
+		}
+		t.reply(c, protocol.MsgReceipts, e.ID, out)
 	case protocol.MsgReport:
 		if v, err := protocol.Unpack[protocol.Report](e); err == nil {
 			t.update(func() { t.reports = append(t.reports, *v) })
@@ -214,6 +233,37 @@ func (t *Tracker) handle(c *conn, node protocol.NodeID, e *protocol.Envelope) {
 	case protocol.MsgBye:
 		t.update(func() { t.byes++ })
 	}
+}
+
+// verdict judges one receipt, and records it when it is taken.
+func (t *Tracker) verdict(raw []byte) protocol.ReceiptVerdict {
+	if t.Receipts != nil {
+		v := t.Receipts(raw)
+		if v.Status == protocol.ReceiptAccepted {
+			t.update(func() { t.receipts = append(t.receipts, raw) })
+		}
+		return v
+	}
+	sr, _, err := protocol.ParseSignedReceipt(raw)
+	if err == nil && !sr.Both() {
+		err = protocol.Errorf(protocol.CodeUnauthorized, "the receiver has not signed")
+	}
+	if err != nil {
+		return protocol.ReceiptVerdict{Status: protocol.ReceiptRefused, Error: protocol.AsError(err)}
+	}
+	v := protocol.ReceiptVerdict{Status: protocol.ReceiptAccepted}
+	t.update(func() {
+		if t.seen == nil {
+			t.seen = map[protocol.Hash]bool{}
+		}
+		if t.seen[sr.ID()] {
+			v.Status = protocol.ReceiptRepeat
+			return
+		}
+		t.seen[sr.ID()] = true
+		t.receipts = append(t.receipts, raw)
+	})
+	return v
 }
 
 func (t *Tracker) reply(c *conn, k protocol.MessageKind, id uint64, body any) {
@@ -243,6 +293,7 @@ type Record struct {
 	Reports  []protocol.Report
 	Sessions []protocol.Telemetry
 	Blames   []protocol.HopFailed
+	Receipts [][]byte // accepted, in their wire form
 	Errors   []*protocol.Error
 	Byes     int
 }
@@ -257,7 +308,8 @@ func (t *Tracker) Wait(tb testing.TB, what string, ok func(Record) bool) Record 
 			Conns: len(t.conns), Byes: t.byes,
 			Hellos: append([]protocol.Hello(nil), t.hellos...), Reports: append([]protocol.Report(nil), t.reports...),
 			Sessions: append([]protocol.Telemetry(nil), t.sessions...), Blames: append([]protocol.HopFailed(nil), t.blames...),
-			Errors: append([]*protocol.Error(nil), t.errors...),
+			Receipts: append([][]byte(nil), t.receipts...),
+			Errors:   append([]*protocol.Error(nil), t.errors...),
 		}
 		changed := t.changed
 		t.mu.Unlock()

@@ -119,11 +119,20 @@ func hash(s Secret) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
 // errKey does not say what is wrong with the key.
 var errKey = protocol.Errorf(protocol.CodeUnauthorized, "the API key is not valid")
 
-// Authenticate finds the key of a request and counts the request. The key is
-// looked up by its name, which is no secret, and the hashes are compared in
-// constant time. Errors: unauthorized; rate_limited with the detail
-// retry_after in seconds; forbidden when the account is closed.
+// Authenticate finds the key of a request and counts the request. Errors: those
+// of Find; rate_limited with the detail retry_after in seconds.
 func (k *Keys) Authenticate(ctx context.Context, s Secret) (store.APIKey, error) {
+	out, err := k.Find(ctx, s)
+	if err != nil {
+		return out, err
+	}
+	return out, k.rates.take(out.ID, out.PerMinute)
+}
+
+// Find finds a key that holds without counting a request. The key is looked up
+// by its name, which is no secret, and the hashes are compared in constant time.
+// Errors: unauthorized; forbidden when the account is closed.
+func (k *Keys) Find(ctx context.Context, s Secret) (store.APIKey, error) {
 	var out store.APIKey
 	if len(s) != keyLen || !strings.HasPrefix(string(s), prefix) || s[idLen] != '-' {
 		return out, errKey
@@ -149,7 +158,59 @@ func (k *Keys) Authenticate(ctx context.Context, s Secret) (store.APIKey, error)
 	case closed:
 		return store.APIKey{}, protocol.Errorf(protocol.CodeForbidden, "the key's account is closed")
 	}
-	return out, k.rates.take(out.ID, out.PerMinute)
+	return out, nil
+}
+
+// Usage is a key with what it has spent or reserved on the current day (UTC),
+// and in all.
+type Usage struct {
+	store.APIKey
+	Today, Total store.Credit
+}
+
+// Usages lists an account's keys, the oldest first.
+func (k *Keys) Usages(ctx context.Context, a store.AccountID) (out []Usage, err error) {
+	err = k.l.View(ctx, func(tx store.LedgerView) error {
+		if _, err := tx.Account(a); err != nil {
+			return err
+		}
+		list, err := tx.Keys(a, maxKeys)
+		if err != nil {
+			return err
+		}
+		now := k.rates.now()
+		out = make([]Usage, 0, len(list))
+		for i := range list {
+			today, total, err := tx.Spent(list[i].ID, now)
+			if err != nil {
+				return err
+			}
+			out = append(out, Usage{list[i], today, total})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Usage is one key of account a. Error: not_found, also for another account's.
+func (k *Keys) Usage(ctx context.Context, a store.AccountID, id string) (out Usage, err error) {
+	err = k.l.View(ctx, func(tx store.LedgerView) (err error) {
+		if out.APIKey, err = keyOf(tx, a, id); err == nil {
+			out.Today, out.Total, err = tx.Spent(id, k.rates.now())
+		}
+		return err
+	})
+	return out, err
+}
+
+// keyOf finds a key of account a. There is one answer for a key that does not
+// exist and for another account's.
+func keyOf(tx store.LedgerView, a store.AccountID, id string) (store.APIKey, error) {
+	key, err := tx.Key(id)
+	if e := protocol.AsError(err); e != nil && e.Code == protocol.CodeNotFound || err == nil && key.Account != a {
+		return store.APIKey{}, protocol.Errorf(protocol.CodeNotFound, "the account has no API key %.40q", id)
+	}
+	return key, err
 }
 
 // List lists an account's keys, the oldest first.
@@ -198,12 +259,9 @@ func (k *Keys) SetLimits(ctx context.Context, a store.AccountID, id string, limi
 
 func (k *Keys) change(ctx context.Context, a store.AccountID, id string, f func(*store.APIKey, time.Time)) error {
 	return k.l.Update(ctx, func(tx store.LedgerTx, now time.Time) error {
-		key, err := tx.Key(id)
+		key, err := keyOf(tx, a, id)
 		if err != nil {
 			return err
-		}
-		if key.Account != a {
-			return protocol.Errorf(protocol.CodeNotFound, "the API key %.40q is not known", id)
 		}
 		f(&key, now)
 		return tx.SetKey(key)

@@ -164,11 +164,17 @@ func TestPairing(t *testing.T) {
 	other.SignNode(key(2))
 	w.code(w.Offer(ctx, "node 2", typed, other), protocol.CodeForbidden)
 	w.must(w.Offer(ctx, "node 2", typed, b))
-	w.code(w.Offer(ctx, "node 3", typed, b), protocol.CodeNotFound) // used
+	w.must(w.Offer(ctx, "node 2", typed, b)) // the answer got lost
+	third := owner.NewBinding(pub(key(3)), ownerPub, w.now)
+	third.SignNode(key(3))
+	w.code(w.Offer(ctx, "node 3", typed, third), protocol.CodeNotFound) // used
 	_, err = w.Look(ctx, "node 3", typed)
 	w.code(err, protocol.CodeNotFound)
 	_, err = w.Offered(ctx, "o-else", code)
 	w.code(err, protocol.CodeNotFound)
+	if _, none := w.Offered(ctx, "o-else", "AAAA2222"); err.Error() != none.Error() {
+		t.Errorf("another owner's code is told from none: %v, %v", err, none)
+	}
 	got, err := w.Offered(ctx, alice, code)
 	w.must(err)
 	if got.Node() != b.Node() || got.CheckNode() != nil {

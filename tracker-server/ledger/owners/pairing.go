@@ -113,7 +113,8 @@ func (o *Owners) Look(ctx context.Context, source, code string) (key ed25519.Pub
 	return key, err
 }
 
-// Offer hands in what the node signed, and uses the code up. Errors: not_found,
+// Offer hands in what the node signed, and uses the code up. The same again is a
+// no-op, so that a node whose answer got lost may repeat it. Errors: not_found,
 // rate_limited, forbidden for a wrong signature or another owner's binding.
 func (o *Owners) Offer(ctx context.Context, source, code string, b *owner.Binding) error {
 	if err := b.CheckNode(); err != nil {
@@ -125,6 +126,9 @@ func (o *Owners) Offer(ctx context.Context, source, code string, b *owner.Bindin
 		return protocol.Errorf(protocol.CodeInternal, "encode a binding: %w", err)
 	}
 	return o.l.Update(ctx, func(tx store.LedgerTx, now time.Time) error {
+		if p, err := tx.Pairing(codeHash(code)); err == nil && !now.After(p.Expires) && string(p.Offer) == string(raw) {
+			return nil
+		}
 		p, err := o.find(tx, now, source, code)
 		if err != nil {
 			return err
@@ -151,10 +155,12 @@ func (o *Owners) Offered(ctx context.Context, a store.AccountID, code string) (b
 	return b, err
 }
 
+// own finds a code of an owner. One answer for all that is not his: nobody
+// learns from it that a code is another one's.
 func own(tx store.LedgerView, now time.Time, id store.AccountID, code string) (store.Pairing, error) {
 	p, err := tx.Pairing(codeHash(code))
-	if err == nil && (p.Owner != id || now.After(p.Expires)) {
-		err = errCode
+	if e := protocol.AsError(err); e != nil && e.Code == protocol.CodeNotFound || err == nil && (p.Owner != id || now.After(p.Expires)) {
+		return store.Pairing{}, errCode
 	}
 	return p, err
 }

@@ -106,6 +106,17 @@ func (t *ledgerTx) Transaction(id string) (store.Transaction, error) {
 	return out, err
 }
 
+// Freezes implements store.MoneyView. ";" is the character after ":".
+func (t *ledgerTx) Freezes(id store.AccountID, limit int) (out []store.Transaction, err error) {
+	from := string(store.TxFreeze) + ":" + string(id)
+	err = t.transactions(`WHERE t.seq IN (SELECT f.seq FROM ledger_tx f WHERE f.id > ? AND f.id < ? ORDER BY f.seq LIMIT ?)`,
+		[]any{from + ":", from + ";", limit}, func(x *store.Transaction) error {
+			out = append(out, *x)
+			return nil
+		})
+	return out, err
+}
+
 // Each implements store.MoneyView.
 func (t *ledgerTx) Each(f func(*store.Transaction) error) error { return t.transactions(``, nil, f) }
 

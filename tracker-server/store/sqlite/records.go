@@ -192,6 +192,7 @@ func (s *Store) Prune(ctx context.Context, t time.Time) error {
 			`DELETE FROM epochs WHERE ` + old,
 			`DELETE FROM nodes WHERE last_seen < ?`,
 			`DELETE FROM sessions WHERE ended > 0 AND ended < ?`,
+			`DELETE FROM audits WHERE ended < ?`,
 		} {
 			if _, err := tx.ExecContext(ctx, q, micros(t)); err != nil {
 				return err

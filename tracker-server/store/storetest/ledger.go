@@ -116,6 +116,10 @@ func entries(t *testing.T, open Opener) {
 		if d := cmp.Diff(*x, got); d != "" {
 			t.Error(d)
 		}
+		freezes, err := tx.Freezes("c-1", 10)
+		if err != nil || len(freezes) != 0 {
+			t.Errorf("freezes %v, %v", freezes, err)
+		}
 		if _, err := tx.Transaction("c"); !isCode(err, protocol.CodeNotFound) {
 			t.Errorf("what was undone: %v", err)
 		}

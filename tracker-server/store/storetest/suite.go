@@ -32,6 +32,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		"epochs": epochs, "concurrent epochs": concurrent, "nodes": nodes, "sessions": sessions, "prune": prune, "cancelled": cancelled,
 		"catalog": catalog, "hostile catalog": hostileCatalog, "two owners": twoOwners,
 		"entries": entries, "hours": hours, "reservations": reservations, "keys and owners": keysAndOwners, "two ledgers": twoLedgers,
+		"standings": standings, "operator log": operatorLog,
+		"receipts": receipts, "proofs": proofs, "audits": audits,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
