@@ -1,15 +1,11 @@
 package load
 
 import (
-	"bytes"
 	"context"
-	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -20,7 +16,6 @@ import (
 	"neuron/engine/protocol"
 	"neuron/internal/identity"
 	"neuron/internal/localnet"
-	"neuron/internal/owner"
 )
 
 // build is what simulated engines say they are made of.
@@ -43,6 +38,7 @@ type crowd struct {
 	gateways []*node
 	byID     map[protocol.NodeID]*node
 
+	run    context.Context // of the clients
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -52,17 +48,12 @@ type crowd struct {
 	changed chan struct{}
 }
 
-func newCrowd(ctx context.Context, o *Options, url string, roots *x509.CertPool, models []model) (*crowd, error) {
+func newCrowd(ctx context.Context, o *Options, url string, roots *x509.CertPool, ids []*identity.Identity, models []model) (*crowd, error) {
 	c := &crowd{o: o, url: url, tls: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, byID: map[protocol.NodeID]*node{}, changed: make(chan struct{}, 1)}
 	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: c.tls, MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second}
 	runCtx, cancel := context.WithCancel(ctx)
 	c.cancel = cancel
-	for i := range o.Nodes + o.Gateways {
-		id, err := identity.New()
-		if err != nil {
-			cancel()
-			return nil, err
-		}
+	for i, id := range ids {
 		n := &node{id: id}
 		role := protocol.RoleNode
 		if i >= o.Nodes {
@@ -77,6 +68,7 @@ func newCrowd(ctx context.Context, o *Options, url string, roots *x509.CertPool,
 			c.nodes = append(c.nodes, n)
 		}
 		c.byID[id.ID()] = n
+		var err error
 		if n.client, err = control.New(control.Options{
 			URL: url, Identity: id, Role: role, Build: build, Engine: "simulated", Addr: "127.0.0.1:9", Host: "simulated", TLS: c.tls,
 			Report: func() protocol.Report { return n.report }, Logger: slog.New(slog.DiscardHandler),
@@ -91,7 +83,7 @@ func newCrowd(ctx context.Context, o *Options, url string, roots *x509.CertPool,
 			return nil, err
 		}
 	}
-	c.wg.Go(func() { c.start(runCtx) })
+	c.run = runCtx
 	return c, nil
 }
 
@@ -184,6 +176,7 @@ func (c *crowd) all(ctx context.Context, within time.Duration) error {
 
 func (c *crowd) join(ctx context.Context) (time.Duration, error) {
 	from := time.Now()
+	c.wg.Go(func() { c.start(c.run) })
 	err := c.all(ctx, 5*time.Minute)
 	return time.Since(from), err
 }
@@ -217,72 +210,4 @@ func (c *crowd) restart(ctx context.Context, n *localnet.Net) (comeback, error) 
 		b.peak = max(b.peak, i-first+1)
 	}
 	return b, nil
-}
-
-// bind gives the nodes to owners and the gateways to one more, through the
-// tracker's account API.
-func (c *crowd) bind(ctx context.Context) (time.Duration, error) {
-	from := time.Now()
-	keys := make([]ed25519.PrivateKey, c.o.Owners+1)
-	for i := range keys {
-		_, key, err := ed25519.GenerateKey(nil)
-		if err != nil {
-			return 0, err
-		}
-		keys[i] = key
-	}
-	work := make(chan func() error)
-	errs := make(chan error, 16)
-	for range cap(errs) {
-		go func() {
-			var err error
-			for f := range work {
-				if err == nil {
-					err = f()
-				}
-			}
-			errs <- err
-		}()
-	}
-	for i, n := range slices.Concat(c.nodes, c.gateways) {
-		key := keys[c.o.Owners]
-		if i < len(c.nodes) {
-			key = keys[i%c.o.Owners]
-		}
-		work <- func() error { return c.bindOne(ctx, n, key) }
-	}
-	close(work)
-	var all error
-	for range cap(errs) {
-		all = errors.Join(all, <-errs)
-	}
-	return time.Since(from), all
-}
-
-func (c *crowd) bindOne(ctx context.Context, n *node, key ed25519.PrivateKey) error {
-	b := owner.NewBinding(n.id.Public(), key.Public().(ed25519.PublicKey), time.Now())
-	b.SignNode(n.id.PrivateKey())
-	b.SignOwner(key)
-	raw, err := json.Marshal(b)
-	if err != nil {
-		return fmt.Errorf("encode a binding: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/owners/bind", bytes.NewReader(raw))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("bind a node: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	if err != nil {
-		return fmt.Errorf("bind a node: %w", err)
-	}
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("bind a node: status %d: %s", resp.StatusCode, text)
-	}
-	return nil
 }

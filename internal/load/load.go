@@ -53,9 +53,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	ids, took, err := bindAll(ctx, &o)
+	if err != nil {
+		return err
+	}
+	r.line("owners", "%d nodes bound to %d owners in %s", o.Nodes, o.Owners, took.Round(time.Millisecond))
 	net, err := localnet.Start(ctx, localnet.Options{Bin: o.Bin, Data: o.Data, LogLevel: "warn", TrackerArgs: []string{
 		"--tls-cert", certFile, "--tls-key", keyFile, "--max-per-address", strconv.Itoa(o.Nodes + 1000), "--log-level", "warn",
-		"--credit", "required", "--starting-credit", "1000000000",
+		"--credit", "required",
 	}})
 	if err != nil {
 		return err
@@ -71,7 +76,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := newCrowd(ctx, &o, net.TrackerURL, roots, models)
+	c, err := newCrowd(ctx, &o, net.TrackerURL, roots, ids, models)
 	if err != nil {
 		return err
 	}
@@ -82,15 +87,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	took, err := c.join(ctx)
-	if err != nil {
+	if took, err = c.join(ctx); err != nil {
 		return err
 	}
 	r.line("joined", "%d nodes and %d gateways in %s", o.Nodes, o.Gateways, took.Round(time.Millisecond))
-	if took, err = c.bind(ctx); err != nil {
-		return err
-	}
-	r.line("owners", "%d nodes bound to %d owners in %s", o.Nodes, o.Owners, took.Round(time.Millisecond))
 	after, err := probe.memory(ctx)
 	if err != nil {
 		return err

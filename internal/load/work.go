@@ -136,7 +136,7 @@ func (w *work) deliver(ctx context.Context, g *node, l *protocol.Lease, hash pro
 			}
 			r := &protocol.Receipt{
 				Session: l.Session, Lease: hash, Model: l.Model, Node: h.Node, Receiver: receiver.id.ID(), Hop: hop, Layers: h.Use, DType: l.DType,
-				Span: s, Class: protocol.Class{Threads: 1, CPU: "simulated", Llama: build.Llama, Engine: "simulated"}, Time: time.Now(),
+				Span: s, Class: protocol.Class{Threads: 1, CPU: "simulated", Llama: build.Llama, Engine: "simulated"}, Time: time.Now().Truncate(time.Millisecond),
 			}
 			half, err := protocol.SignReceipt(r, sender.id.PrivateKey())
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // AddAudits implements store.Audits.
 func (s *Store) AddAudits(ctx context.Context, as []store.Audit) error {
-	return s.inTx(ctx, "store audits", func(tx *sql.Tx) error {
+	return s.inTx(ctx, "store audits", func(ctx context.Context, tx *sql.Tx) error {
 		for _, a := range as {
 			class, err := json.Marshal(a.Class)
 			if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) Audits(ctx context.Context, before time.Time, limit int) ([]stor
 	if !before.IsZero() {
 		end = micros(before)
 	}
-	rows, err := s.db.QueryContext(ctx, `SELECT id, session, model, name, hop, first, last, node, auditor, begun, ended, class, measures, error
+	rows, err := s.read.QueryContext(ctx, `SELECT id, session, model, name, hop, first, last, node, auditor, begun, ended, class, measures, error
 		FROM audits WHERE ended < ? ORDER BY ended DESC, id LIMIT ?`, end, limit)
 	if err != nil {
 		return nil, s.wrap("list audits", err)

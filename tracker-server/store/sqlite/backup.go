@@ -38,11 +38,11 @@ func Backup(ctx context.Context, from, to string) error {
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "open %s: %w", from, err)
 	}
-	s := &Store{db: db, path: from}
+	s := newStore(db, from)
 	// VACUUM INTO takes an empty file that is there, with its mode, and reads
 	// under one snapshot (SQLite, "VACUUM", section 3).
 	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)
-	if err = errors.Join(s.wrap("back up", err), s.Close()); err != nil {
+	if err = errors.Join(s.wrap("back up", err), db.Close()); err != nil {
 		return errors.Join(err, os.Remove(to))
 	}
 	return nil

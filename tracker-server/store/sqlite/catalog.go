@@ -29,7 +29,7 @@ func (s *Store) Publish(ctx context.Context, m store.CatalogModel) (changed bool
 	if m.Private {
 		private = 1
 	}
-	err = s.inTx(ctx, "publish", func(tx *sql.Tx) error {
+	err = s.inTx(ctx, "publish", func(ctx context.Context, tx *sql.Tx) error {
 		have, err := scanCatalog(tx.QueryRowContext(ctx, `SELECT `+catalogColumns+` FROM catalog WHERE model = ?`, string(m.Model)))
 		if err == nil && have.Name == m.Name && have.InfoHash == m.InfoHash && have.Private == m.Private && slices.Equal(have.WebSeeds, m.WebSeeds) &&
 			have.ManifestSHA256 == m.ManifestSHA256 && have.TorrentSHA256 == m.TorrentSHA256 {
@@ -62,7 +62,7 @@ func (s *Store) Publish(ctx context.Context, m store.CatalogModel) (changed bool
 
 // Unpublish implements store.Store.
 func (s *Store) Unpublish(ctx context.Context, id protocol.ModelID) error {
-	return s.inTx(ctx, "unpublish", func(tx *sql.Tx) error {
+	return s.inTx(ctx, "unpublish", func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `DELETE FROM catalog WHERE model = ?`, string(id))
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func errNoModel(id protocol.ModelID) error {
 
 // Catalog implements store.Store.
 func (s *Store) Catalog(ctx context.Context) ([]store.CatalogModel, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT `+catalogColumns+` FROM catalog ORDER BY name, model`)
+	rows, err := s.read.QueryContext(ctx, `SELECT `+catalogColumns+` FROM catalog ORDER BY name, model`)
 	if err != nil {
 		return nil, s.wrap("list the catalog", err)
 	}
@@ -104,7 +104,7 @@ func (s *Store) Catalog(ctx context.Context) ([]store.CatalogModel, error) {
 // CatalogModel implements store.Store.
 func (s *Store) CatalogModel(ctx context.Context, id protocol.ModelID) (store.CatalogModel, error) {
 	var manifest, torrent []byte
-	m, err := scanCatalog(s.db.QueryRowContext(ctx, `SELECT `+catalogColumns+`, manifest, torrent FROM catalog WHERE model = ?`, string(id)),
+	m, err := scanCatalog(s.read.QueryRowContext(ctx, `SELECT `+catalogColumns+`, manifest, torrent FROM catalog WHERE model = ?`, string(id)),
 		&manifest, &torrent)
 	if errors.Is(err, sql.ErrNoRows) {
 		return m, errNoModel(id)
@@ -115,7 +115,7 @@ func (s *Store) CatalogModel(ctx context.Context, id protocol.ModelID) (store.Ca
 
 // CatalogVersion implements store.Store.
 func (s *Store) CatalogVersion(ctx context.Context) (v int64, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT MAX(version) FROM catalog_version`).Scan(&v)
+	err = s.read.QueryRowContext(ctx, `SELECT MAX(version) FROM catalog_version`).Scan(&v)
 	return v, s.wrap("read the catalog's version", err)
 }
 

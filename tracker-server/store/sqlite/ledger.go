@@ -17,7 +17,7 @@ var _ store.Ledger = (*Store)(nil)
 // UpdateLedger implements store.Ledger. Transactions are immediate, so there is
 // one writer at a time over all processes.
 func (s *Store) UpdateLedger(ctx context.Context, f func(store.LedgerTx) error) error {
-	return s.inTx(ctx, "write the ledger", func(tx *sql.Tx) error {
+	return s.inTx(ctx, "write the ledger", func(ctx context.Context, tx *sql.Tx) error {
 		t := newLedgerTx(ctx, s, tx)
 		if err := f(t); err != nil {
 			return err
@@ -28,7 +28,7 @@ func (s *Store) UpdateLedger(ctx context.Context, f func(store.LedgerTx) error) 
 
 // ViewLedger implements store.Ledger.
 func (s *Store) ViewLedger(ctx context.Context, f func(store.LedgerView) error) error {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return s.wrap("read the ledger", err)
 	}

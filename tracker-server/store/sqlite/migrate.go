@@ -71,7 +71,7 @@ func (s *Store) apply(ctx context.Context, all []migration) error {
 		if err != nil || done == len(all) {
 			return err
 		}
-		err = s.inTx(ctx, "migrate", func(tx *sql.Tx) error {
+		err = s.inTx(ctx, "migrate", func(ctx context.Context, tx *sql.Tx) error {
 			now, err := s.present(ctx, tx, all)
 			if err != nil || now != done {
 				return err

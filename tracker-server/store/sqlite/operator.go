@@ -10,7 +10,7 @@ import (
 
 // SetStanding implements store.Operator.
 func (s *Store) SetStanding(ctx context.Context, r standing.Record, e store.LogEntry) (seq int64, err error) {
-	err = s.inTx(ctx, "store a standing", func(tx *sql.Tx) error {
+	err = s.inTx(ctx, "store a standing", func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM standing WHERE kind = ? AND id = ?`, string(r.Kind), r.ID); err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (s *Store) SetStanding(ctx context.Context, r standing.Record, e store.LogE
 
 // Standings implements store.Operator.
 func (s *Store) Standings(ctx context.Context) ([]standing.Record, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT kind, id, approved, approved_by, approved_reason, banned, banned_by, banned_reason,
+	rows, err := s.read.QueryContext(ctx, `SELECT kind, id, approved, approved_by, approved_reason, banned, banned_by, banned_reason,
 		drained, drained_by, drained_reason FROM standing ORDER BY kind, id`)
 	if err != nil {
 		return nil, s.wrap("list standings", err)
@@ -53,7 +53,7 @@ func (s *Store) Standings(ctx context.Context) ([]standing.Record, error) {
 
 // AppendLog implements store.Operator.
 func (s *Store) AppendLog(ctx context.Context, e store.LogEntry) (seq int64, err error) {
-	err = s.inTx(ctx, "append to the operator's log", func(tx *sql.Tx) error {
+	err = s.inTx(ctx, "append to the operator's log", func(ctx context.Context, tx *sql.Tx) error {
 		seq, err = appendLog(ctx, tx, &e)
 		return err
 	})
@@ -78,7 +78,7 @@ func (s *Store) OperatorLog(ctx context.Context, subject string, before int64, l
 	if subject != "" {
 		query, args = query+` AND subject = ?`, append(args, subject)
 	}
-	rows, err := s.db.QueryContext(ctx, query+` ORDER BY seq DESC LIMIT ?`, append(args, limit)...)
+	rows, err := s.read.QueryContext(ctx, query+` ORDER BY seq DESC LIMIT ?`, append(args, limit)...)
 	if err != nil {
 		return nil, s.wrap("read the operator's log", err)
 	}

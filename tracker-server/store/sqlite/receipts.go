@@ -12,7 +12,7 @@ import (
 
 // AddReceipts implements store.Receipts.
 func (s *Store) AddReceipts(ctx context.Context, rs []store.Receipt, ps []store.Proof) error {
-	return s.inTx(ctx, "store receipts", func(tx *sql.Tx) error {
+	return s.inTx(ctx, "store receipts", func(ctx context.Context, tx *sql.Tx) error {
 		if err := addReceipts(ctx, tx, rs); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func addReceipts(ctx context.Context, tx *sql.Tx, rs []store.Receipt) error {
 
 // Receipts implements store.Receipts.
 func (s *Store) Receipts(ctx context.Context, id protocol.SessionID) ([][]byte, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT raw FROM receipts WHERE session = ? ORDER BY place`, string(id))
+	rows, err := s.read.QueryContext(ctx, `SELECT raw FROM receipts WHERE session = ? ORDER BY place`, string(id))
 	if err != nil {
 		return nil, s.wrap("list receipts", err)
 	}
@@ -103,7 +103,7 @@ const pruneSessions = 32
 func (s *Store) PruneReceipts(ctx context.Context, t time.Time) (sessions int, err error) {
 	for {
 		n := 0
-		err := s.inTx(ctx, "prune receipts", func(tx *sql.Tx) error {
+		err := s.inTx(ctx, "prune receipts", func(ctx context.Context, tx *sql.Tx) error {
 			const old = `SELECT id FROM receipt_sessions WHERE expires < ? ORDER BY expires, id LIMIT ?`
 			if _, err := tx.ExecContext(ctx, `DELETE FROM receipts WHERE session IN (`+old+`)`, micros(t), pruneSessions); err != nil {
 				return err
@@ -138,7 +138,7 @@ func scanProof(row interface{ Scan(...any) error }, more ...any) (store.Proof, e
 // Proof implements store.Receipts.
 func (s *Store) Proof(ctx context.Context, id protocol.Hash) (store.Proof, error) {
 	var file []byte
-	p, err := scanProof(s.db.QueryRowContext(ctx, `SELECT `+proofColumns+`, file FROM proofs WHERE id = ?`, id[:]), &file)
+	p, err := scanProof(s.read.QueryRowContext(ctx, `SELECT `+proofColumns+`, file FROM proofs WHERE id = ?`, id[:]), &file)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, noProof(id)
 	}
@@ -161,7 +161,7 @@ func (s *Store) StandingProofs(ctx context.Context) ([]store.Proof, error) {
 }
 
 func (s *Store) proofs(ctx context.Context, where string, args ...any) ([]store.Proof, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT `+proofColumns+` FROM proofs `+where, args...)
+	rows, err := s.read.QueryContext(ctx, `SELECT `+proofColumns+` FROM proofs `+where, args...)
 	if err != nil {
 		return nil, s.wrap("list proofs", err)
 	}
@@ -179,13 +179,15 @@ func (s *Store) proofs(ctx context.Context, where string, args ...any) ([]store.
 
 // SetProof implements store.Receipts.
 func (s *Store) SetProof(ctx context.Context, p store.Proof) error {
-	res, err := s.db.ExecContext(ctx, `UPDATE proofs SET lifted = ?, forfeited = ?, note = ? WHERE id = ?`,
-		micros(p.Lifted), micros(p.Forfeited), p.Note, p.ID[:])
-	if err != nil {
-		return s.wrap("change a proof", err)
-	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return noProof(p.ID)
-	}
-	return nil
+	return s.inTx(ctx, "change a proof", func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `UPDATE proofs SET lifted = ?, forfeited = ?, note = ? WHERE id = ?`,
+			micros(p.Lifted), micros(p.Forfeited), p.Note, p.ID[:])
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			return noProof(p.ID)
+		}
+		return nil
+	})
 }

@@ -30,7 +30,7 @@ func fromMicros(us int64) time.Time {
 
 // NodeConnected implements store.Store.
 func (s *Store) NodeConnected(ctx context.Context, n store.Node) (epoch uint64, err error) {
-	err = s.inTx(ctx, "record a node", func(tx *sql.Tx) error {
+	err = s.inTx(ctx, "record a node", func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO nodes (id, role, addr, host, engine, llama, first_seen, last_seen)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET role = excluded.role, addr = excluded.addr, host = excluded.host,
@@ -49,7 +49,7 @@ func (s *Store) NodeConnected(ctx context.Context, n store.Node) (epoch uint64, 
 
 // Nodes implements store.Store.
 func (s *Store) Nodes(ctx context.Context, limit int) ([]store.Node, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT n.id, n.role, n.addr, n.host, n.engine, n.llama, n.first_seen, n.last_seen, e.epoch
+	rows, err := s.read.QueryContext(ctx, `SELECT n.id, n.role, n.addr, n.host, n.engine, n.llama, n.first_seen, n.last_seen, e.epoch
 		FROM nodes n JOIN epochs e ON e.node = n.id ORDER BY n.last_seen DESC, n.id LIMIT ?`, limit)
 	if err != nil {
 		return nil, s.wrap("list nodes", err)
@@ -78,23 +78,25 @@ func (s *Store) AddSession(ctx context.Context, x store.Session) error {
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "encode KV bytes: %w", err)
 	}
-	res, err := s.db.ExecContext(ctx, `INSERT INTO sessions
+	return s.inTx(ctx, "store a session", func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `INSERT INTO sessions
 		(id, driver, model, name, lease, cost_us, kv_bytes, issued, phase, telemetry, ended, finish, end_code, error)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		string(x.ID), string(x.Driver), string(x.Model), x.Name, string(x.Lease), x.CostMicros, string(kv), micros(x.Issued),
-		string(x.Phase), string(x.Telemetry), micros(x.Ended), string(x.Finish), code, errJSON)
-	if err != nil {
-		return s.wrap("store a session", err)
-	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return protocol.Errorf(protocol.CodeSessionExists, "session %s exists already", string(x.ID))
-	}
-	return nil
+			string(x.ID), string(x.Driver), string(x.Model), x.Name, string(x.Lease), x.CostMicros, string(kv), micros(x.Issued),
+			string(x.Phase), string(x.Telemetry), micros(x.Ended), string(x.Finish), code, errJSON)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			return protocol.Errorf(protocol.CodeSessionExists, "session %s exists already", string(x.ID))
+		}
+		return nil
+	})
 }
 
 // UpdateSessions implements store.Store.
 func (s *Store) UpdateSessions(ctx context.Context, xs []store.Session) error {
-	return s.inTx(ctx, "store sessions", func(tx *sql.Tx) error {
+	return s.inTx(ctx, "store sessions", func(ctx context.Context, tx *sql.Tx) error {
 		for _, x := range xs {
 			errJSON, code, err := encodeError(x.Error)
 			if err != nil {
@@ -134,7 +136,7 @@ func (s *Store) Sessions(ctx context.Context, limit int) ([]store.Session, error
 }
 
 func (s *Store) sessions(ctx context.Context, query string, args ...any) ([]store.Session, error) {
-	rows, err := s.db.QueryContext(ctx, query, args...)
+	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, s.wrap("list sessions", err)
 	}
@@ -152,7 +154,7 @@ func (s *Store) sessions(ctx context.Context, query string, args ...any) ([]stor
 
 // Session implements store.Store.
 func (s *Store) Session(ctx context.Context, id protocol.SessionID) (store.Session, error) {
-	x, err := scanSession(s.db.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE id = ?`, string(id)))
+	x, err := scanSession(s.read.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE id = ?`, string(id)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return x, protocol.Errorf(protocol.CodeNotFound, "session %.40s is not known", string(id))
 	}
@@ -184,7 +186,7 @@ func scanSession(row interface{ Scan(...any) error }) (store.Session, error) {
 // Prune implements store.Store. The epochs of forgotten nodes live on in the
 // row of node "": whoever returns starts above all of them.
 func (s *Store) Prune(ctx context.Context, t time.Time) error {
-	return s.inTx(ctx, "prune", func(tx *sql.Tx) error {
+	return s.inTx(ctx, "prune", func(ctx context.Context, tx *sql.Tx) error {
 		old := `node IN (SELECT id FROM nodes WHERE last_seen < ?)`
 		for _, q := range []string{
 			`INSERT INTO epochs (node, epoch) SELECT '', MAX(epoch) FROM epochs WHERE node = '' OR ` + old + ` HAVING COUNT(*) > 0

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -24,12 +25,21 @@ import (
 	"neuron/tracker-server/datadir"
 )
 
-// Store implements store.Store. database/sql guards the connection; there is
-// exactly one, so writers queue up instead of failing with "busy".
+// Store implements store.Store. One connection writes, so that writers queue up
+// instead of failing with "busy"; others read beside it, each a state between
+// two transactions.
 type Store struct {
-	db   *sql.DB
+	db   *sql.DB // writes
+	read *sql.DB
 	path string
+
+	pen     chan struct{} // held by who writes for a group; capacity 1
+	mu      sync.Mutex
+	waiting []*write // guarded by mu
 }
+
+// readers is how many may read at one time.
+const readers = 4
 
 // Open opens or creates the database file and brings its schema up to date.
 // Errors: data_folder for a damaged or newer file, disk_full.
@@ -49,7 +59,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, protocol.Errorf(protocol.CodeInternal, "open %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
-	s := &Store{db: db, path: path}
+	s := newStore(db, path)
 	if err := s.check(ctx); err != nil {
 		db.Close()
 		return nil, err
@@ -58,22 +68,41 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		db.Close()
 		return nil, err
 	}
+	if s.read, err = sql.Open("sqlite", readDSN(filepath.ToSlash(path))); err != nil {
+		db.Close()
+		return nil, protocol.Errorf(protocol.CodeInternal, "open %s: %w", path, err)
+	}
+	s.read.SetMaxOpenConns(readers)
+	s.read.SetMaxIdleConns(readers)
 	return s, nil
+}
+
+func newStore(db *sql.DB, path string) *Store {
+	return &Store{db: db, path: path, pen: make(chan struct{}, 1)}
 }
 
 // dsn is the driver's name for the file at an absolute path with slashes, as a
 // URI without an authority: "C:/a" becomes "file:///C:/a" (SQLite, "Uniform
 // Resource Identifiers", section 3.2).
 func dsn(path string) string {
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: url.Values{
+	return uri(path, url.Values{
 		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"},
 		// A transaction that reads before it writes would fail at once, without
 		// the busy timeout, when another process wrote in between.
 		"_txlock": {"immediate"},
-	}.Encode()}).String()
+	})
+}
+
+// readDSN is the same for connections that only read.
+func readDSN(path string) string {
+	return uri(path, url.Values{"_pragma": {"busy_timeout(5000)", "query_only(1)"}})
+}
+
+func uri(path string, query url.Values) string {
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
 // check reads the whole file once: a damaged database must show at the start,
@@ -94,12 +123,9 @@ func (s *Store) damaged(err error) error {
 		"the database %s is damaged (%w); restore it from a backup, or move it away to start with an empty one", s.path, err)
 }
 
-// Close ends the connection; the WAL is merged into the file.
+// Close ends the connections; the WAL is merged into the file by the last one.
 func (s *Store) Close() error {
-	if err := s.db.Close(); err != nil {
-		return s.wrap("close", err)
-	}
-	return nil
+	return s.wrap("close", errors.Join(s.read.Close(), s.db.Close()))
 }
 
 // wrap adds the operation and finds the codes that a person can act on.
@@ -125,18 +151,4 @@ func (s *Store) wrap(op string, err error) error {
 		return datadir.Coded(err, "database "+op)
 	}
 	return fmt.Errorf("database: %s: %w", op, err)
-}
-
-// inTx runs f in a transaction. Transactions are short and never wait for
-// anything but the disk.
-func (s *Store) inTx(ctx context.Context, op string, f func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return s.wrap(op, err)
-	}
-	if err := f(tx); err != nil {
-		_ = tx.Rollback() // the first error is the one to tell
-		return s.wrap(op, err)
-	}
-	return s.wrap(op, tx.Commit())
 }

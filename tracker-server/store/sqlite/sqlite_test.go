@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -194,7 +195,7 @@ func TestOlderSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
-	old := &Store{db: db, path: path}
+	old := newStore(db, path)
 	if err := old.apply(t.Context(), all[:1]); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +208,7 @@ func TestOlderSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := old.Close(); err != nil {
+	if err := old.db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second opening finds nothing to do
@@ -251,5 +252,52 @@ func TestMigratedByTwo(t *testing.T) {
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestWritesShareATransaction: operations of many callers, some of which fail
+// after they wrote, leave exactly what the good ones wrote, and reads see it as
+// soon as a caller is told.
+func TestWritesShareATransaction(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	bad := errors.New("no")
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			for j := range 10 {
+				id := fmt.Sprintf("%d-%d", i, j)
+				err := s.inTx(t.Context(), "test", func(ctx context.Context, tx *sql.Tx) error {
+					if _, err := tx.ExecContext(ctx, `INSERT INTO nodes (id, role, addr, host, engine, llama, first_seen, last_seen) VALUES (?, 'node', '', '', '', '', 0, 0)`, id); err != nil {
+						return err
+					}
+					if j%3 == 1 {
+						return bad
+					}
+					if j%3 == 2 { // the same row again: the statement fails
+						_, err := tx.ExecContext(ctx, `INSERT INTO nodes SELECT * FROM nodes WHERE id = ?`, id)
+						return err
+					}
+					return nil
+				})
+				var n int
+				if qerr := s.read.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM nodes WHERE id = ?`, id).Scan(&n); qerr != nil {
+					t.Error(qerr)
+				}
+				if want := j % 3; (want == 0) != (err == nil) || (want == 0) != (n == 1) || want == 1 && !errors.Is(err, bad) {
+					t.Errorf("%s: %v, %d rows", id, err, n)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.inTx(ended, "test", func(context.Context, *sql.Tx) error { t.Error("it ran"); return nil }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
