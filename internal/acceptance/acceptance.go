@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"neuron/internal/acceptance/credits"
 	"neuron/internal/acceptance/factors"
 	"neuron/internal/localnet"
 )
@@ -44,7 +45,7 @@ var criteria = []criterion{
 	{13, "the session id is the same on all hops, in logs and in telemetry", sameSession, ""},
 	{14, "capability reports, and refusal of what does not fit", refusesWhatDoesNotFit, ""},
 	{15, "route choice weighs all stated factors", weighsFactors, ""},
-	{16, "billing follows receipts", nil, "tracker"},
+	{16, "billing follows receipts", followsReceipts, ""},
 	{17, "no stage opens a byte outside its layers' extents", ownExtents, ""},
 	{18, "prefix snapshots stay outside the decode loop", nil, "prefix snapshots"},
 	{19, "the context is capped", capsContext, ""},
@@ -191,6 +192,11 @@ func (e *env) close() error {
 		return nil
 	}
 	return e.pair.net.Stop()
+}
+
+// followsReceipts is AC-16, see package credits.
+func followsReceipts(ctx context.Context, e *env) (string, error) {
+	return credits.Check(ctx, e.bin, e.data, guide, guideName)
 }
 
 // weighsFactors is AC-15, see package factors.
