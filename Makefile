@@ -16,6 +16,7 @@ BENCHTIME ?= 1s
 SOAK ?= 5m
 TESTFLAGS ?=
 BENCHFLAGS ?=
+LOADFLAGS ?=
 
 # Every goal but these needs the tools. The file names the Go command to use; a
 # rule below makes it, and make starts over with it.
@@ -28,13 +29,14 @@ GO ?= go
 # store that Neuron does not use.
 export GOFLAGS := -tags=nosqlite
 
-PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance neuron-bench neuron-soak
+PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance neuron-bench neuron-soak neuron-load
 BINARIES := $(PROGRAMS:%=bin/%)
 PACKAGE_neuron-engine := ./engine
 PACKAGE_neuron-tracker := ./tracker-server
 PACKAGE_neuron-localnet := ./internal/cmd/localnet
 PACKAGE_neuron-acceptance := ./internal/cmd/acceptance
 PACKAGE_neuron-soak := ./internal/cmd/soak
+PACKAGE_neuron-load := ./internal/cmd/load
 PACKAGE_neuron-bench := ./internal/cmd/bench
 
 # What a program can be made of, embedded files included.
@@ -88,11 +90,16 @@ test: native ## Vet and test everything, with the race detector
 .PHONY: acceptance
 acceptance: native build ## Run the acceptance criteria, one line each
 	@scripts/setup.sh need strace
+	@scripts/setup.sh need python3
 	@bin/neuron-acceptance
 
 .PHONY: soak
 soak: native build ## Random requests and blows for SOAK (5m; 30s for a quick look)
 	@bin/neuron-soak -for $(SOAK)
+
+.PHONY: load
+load: build ## Put 5,000 nodes, route requests and receipts on a tracker (3 minutes)
+	@bin/neuron-load $(LOADFLAGS)
 
 .PHONY: cross
 cross: ## Build for every platform, vet for Windows and macOS

@@ -165,9 +165,10 @@ fi
 
 output=${1:?usage: setup.sh OUTPUT | need TOOL | install TOOL...}
 # npm fetches the native libraries; gcc is for the race detector; strace shows
-# which files a stage opens (make acceptance).
+# which files a stage opens, and Python runs the script that computes what is
+# owed (make acceptance).
 missing=()
-for tool in ca-certificates git npm gcc strace; do
+for tool in ca-certificates git npm gcc strace python3; do
     have "$tool" || missing+=("$(package_of "$tool")")
 done
 # gcc without the C library's headers cannot link.
@@ -183,7 +184,7 @@ for tool in ca-certificates npm; do
     have "$tool" || fatal+=("$(package_of "$tool")")
 done
 later=()
-for tool in git gcc strace; do
+for tool in git gcc strace python3; do
     have "$tool" || later+=("$(package_of "$tool")")
 done
 if [ ${#fatal[@]} -gt 0 ]; then
