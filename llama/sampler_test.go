@@ -1,9 +1,11 @@
 package llama
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -281,14 +283,72 @@ func TestLazyGrammarWaitsForItsTrigger(t *testing.T) {
 	wantCode(t, s.Accept(digits[0]), CodeSamplerReject)
 }
 
-func FuzzScanGrammar(f *testing.F) {
-	f.Add(jsonish)
-	f.Add(`root ::= [\]] "\"" # x`)
-	f.Add(`a::=((("`)
-	f.Fuzz(func(t *testing.T, s string) {
-		rules, depth, count := scanGrammar(s)
-		if depth < 0 || count < 0 || len(rules) > len(s) {
-			t.Errorf("depth %d, %d rules", depth, len(rules))
+// TestGrammarCost: what would keep libllama busy for minutes, or for ever, is
+// refused before it sees it.
+func TestGrammarCost(t *testing.T) {
+	m := loadGuide(t, ModelParams{})
+	v := m.Vocab()
+	var nullable, doubled strings.Builder
+	nullable.WriteString("root ::= r0 \"a\"\n")
+	doubled.WriteString("root ::= r0\n")
+	for i := range 400 {
+		fmt.Fprintf(&nullable, "r%d ::= \"b\"? r%d\n", i, i+1)
+		fmt.Fprintf(&doubled, "r%d ::= r%d \"x\" | r%d \"y\"\n", i, i+1, i+1)
+	}
+	nullable.WriteString("r400 ::= \"c\"\n")
+	doubled.WriteString("r400 ::= \"c\"\n")
+	for name, gbnf := range map[string]string{
+		"backwards":           `root ::= "a"{5,2}`,
+		"chain of optionals":  nullable.String(),
+		"doubled beginnings":  doubled.String(),
+		"multiplied":          `root ::= (("a"{1000}){1000}){1000}`,
+		"repeated optional":   `root ::= x{1000}` + "\n" + `x ::= "a"?`,
+		"many repetitions":    "root ::= " + strings.Repeat("x{1999} ", 200) + "\nx ::= \"a\"",
+		"left recursion":      "root ::= x \"a\"\nx ::= y?\ny ::= root",
+		"recursion of one":    "root ::= x\nx ::= x",
+		"tokens":              `root ::= <[5]>`,
+		"nothing to repeat":   `root ::= *`,
+		"parenthesis":         `root ::= ( "a"`,
+		"twice":               "root ::= \"a\"\nroot ::= \"b\"",
+		"a bound without end": `root ::= "a"{2`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			s, err := Grammar(v, gbnf, "root")
+			s.Free()
+			wantCode(t, err, CodeGrammar)
+			if d := time.Since(start); d > time.Second {
+				t.Errorf("took %s", d)
+			}
+		})
+	}
+	for name, gbnf := range map[string]string{
+		"lists and comments": "# x\nroot ::= ( a |\n  b )* # y\n\na ::= [^\\]a-z\\x41] . \"\\\"\\u00e9\"\nb ::= a{2} a{2,} a{0,3} ( \"\" | a+ )? \n",
+		"the most":           "root ::= x{0,1999}\nx ::= \"a\"",
+	} {
+		s, err := Grammar(v, gbnf, "root")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.Free()
+	}
+}
+
+// FuzzGrammar: what passes our reading does not harm libllama.
+func FuzzGrammar(f *testing.F) {
+	for _, s := range []string{jsonish, `root ::= [\]] "\"" # x`, `a::=((("`, "root ::= (\"a\"? | b){2,3}\nb ::= . root*", `root ::= "a"{1,}`} {
+		f.Add(s)
+	}
+	v := loadGuide(f, ModelParams{VocabOnly: true}).Vocab()
+	f.Fuzz(func(_ *testing.T, s string) {
+		g, err := Grammar(v, s, "root")
+		if err != nil {
+			return
+		}
+		defer g.Free()
+		one := Candidates{Data: []TokenData{{ID: 40}, {ID: 41}, {ID: 500}, {ID: v.EOS()}}}
+		if g.Apply(&one) == nil {
+			_ = g.Accept(one.Data[0].ID) // refusing is right, too
 		}
 	})
 }

@@ -41,9 +41,9 @@ func operatorCommands() []command {
 		list = append(list, command{string(a.action), args, a.about, standingCommand(a.action)})
 	}
 	return append(list,
-		command{"accounts", "[list [TEXT]|show ACCOUNT|create NAME|grant ACCOUNT CREDITS|close ACCOUNT]", "accounts and their credit", accountsCommand},
+		command{"accounts", "[list|show|create|grant|close] ...", "accounts: list [TEXT], show ACCOUNT, create NAME, grant ACCOUNT CREDITS, close ACCOUNT", accountsCommand},
 		command{"correct", "TRANSACTION", "undo an entry of the ledger by one of its own", correctCommand},
-		command{"keys", "list ACCOUNT|create ACCOUNT NAME|revoke ACCOUNT KEY|limits ACCOUNT KEY", "API keys of an account", keysCommand},
+		command{"keys", "list|create|limits|revoke ...", "API keys: list ACCOUNT, create ACCOUNT NAME, limits or revoke ACCOUNT KEY", keysCommand},
 		command{"prices", "[list|add]", "price tables", pricesCommand},
 		command{"log", "[ID]", "what the operator did, about one id or all", logCommand},
 	)
@@ -327,11 +327,23 @@ func pricesCommand(flags *flag.FlagSet) runner {
 	o := withFlags(flags)
 	from := flags.String("from", "", "`time` (UTC) from which the next version holds, as in 2027-01-31T18:00:00Z (default: in a minute)")
 	reason := flags.String("reason", "", "`why`, for the log")
-	figures := map[string]string{"decode-per-mib": "decode_per_mib", "prefill-ppm": "prefill_ppm", "seed-per-mib": "seed_per_mib", "fee-ppm": "fee_ppm"}
-	flags.Int64("decode-per-mib", 0, "`micro-credits` for a decoded position and MiB of weights (default: as before)")
-	flags.Int64("prefill-ppm", 0, "a prefilled position's part of that, in `millionths` (default: as before)")
-	flags.Int64("seed-per-mib", 0, "`micro-credits` for a seeded MiB (default: as before)")
-	flags.Int64("fee-ppm", 0, "the house's part, in `millionths` (default: as before)")
+	in := map[string]any{}
+	amount := func(name, about string) {
+		flags.Func(strings.ReplaceAll(name, "_", "-"), about+" (default: as before)", func(text string) (err error) {
+			in[name], err = operator.ParseAmount(text)
+			return err
+		})
+	}
+	part := func(name, about string) {
+		flags.Func(strings.ReplaceAll(name, "_", "-"), about+" (default: as before)", func(text string) (err error) {
+			in[name], err = strconv.ParseInt(text, 10, 64)
+			return err
+		})
+	}
+	amount("decode_per_mib", "`credits` for a decoded position and MiB of weights")
+	part("prefill_ppm", "a prefilled position's part of that, in `millionths`")
+	amount("seed_per_mib", "`credits` for a seeded MiB")
+	part("fee_ppm", "the house's part, in `millionths`")
 	return func(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		switch {
 		case len(args) == 0, len(args) == 1 && args[0] == "list":
@@ -339,12 +351,7 @@ func pricesCommand(flags *flag.FlagSet) runner {
 		case len(args) != 1 || args[0] != "add":
 			return &usageError{"unknown argument " + args[0]}
 		}
-		in := map[string]any{"reason": *reason}
-		flags.Visit(func(f *flag.Flag) {
-			if name := figures[f.Name]; name != "" {
-				in[name] = json.Number(f.Value.String())
-			}
-		})
+		in["reason"] = *reason
 		if *from != "" {
 			t, err := time.Parse(time.RFC3339, *from)
 			if err != nil {

@@ -7,12 +7,9 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
-	"os"
 	"os/user"
 	"strings"
 	"time"
@@ -21,7 +18,6 @@ import (
 	"neuron/internal/logging"
 	"neuron/tracker-server/datadir"
 	"neuron/tracker-server/operator"
-	"neuron/tracker-server/server"
 )
 
 // maxAnswer bounds what is read of an answer.
@@ -42,16 +38,9 @@ func dialOperator(data string) (*operatorClient, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	raw, err := os.ReadFile(dir.File(server.LocalFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, protocol.Errorf(protocol.CodeDataFolder, "no tracker has run on the folder %s", dir.Path())
-	}
+	at, err := operator.ReadLocal(dir)
 	if err != nil {
-		return nil, datadir.Coded(err, "read "+dir.File(server.LocalFile))
-	}
-	var at server.Local
-	if err := json.Unmarshal(raw, &at); err != nil || at.URL == "" {
-		return nil, protocol.Errorf(protocol.CodeDataFolder, "the file %s is damaged; start the tracker again", dir.File(server.LocalFile))
+		return nil, err
 	}
 	key, err := operator.ReadKey(dir)
 	if err != nil {

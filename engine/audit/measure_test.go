@@ -145,12 +145,15 @@ func TestChunks(t *testing.T) {
 		return &protocol.Frame{Header: protocol.Header{Kind: kind, Rows: uint32(rows)}}
 	}
 	in := []*protocol.Frame{f(protocol.KindPrefill, 64), f(protocol.KindPrefill, 150), f(protocol.KindDecode, 1), f(protocol.KindVerify, 3), f(protocol.KindDecode, 1)}
+	for range 60 {
+		in = append(in, f(protocol.KindDecode, 1))
+	}
 	for _, x := range []struct {
 		n, most int
 		want    []int
 	}{
 		{219, 512, []int{64, 150, 5}}, {217, 512, []int{64, 150, 3}}, {100, 512, []int{64, 36}}, {64, 512, []int{64}},
-		{219, 64, []int{64, 64, 64, 22, 5}}, {219, 4, nil},
+		{219, 64, []int{64, 64, 64, 22, 5}}, {219, 4, nil}, {279, 512, []int{64, 150, 32, 32, 1}}, {279, 16, nil},
 	} {
 		got := chunks(in, x.n, x.most)
 		sum := 0

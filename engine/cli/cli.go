@@ -77,7 +77,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(runCommand(), seedCommand(), stopCommand(), gatewayCommand(), stageCommand(), swarmCommand(), statusCommand(), modelsCommand(),
-		sessionsCommand(), transfersCommand(), holdCommand(), shareCommand(), planCommand(), chatCommand(), inspectCommand(), manifestCommand())
+		sessionsCommand(), transfersCommand(), holdCommand(), shareCommand(), planCommand(), chatCommand(), ownerCommand(), earningsCommand(), statementCommand(), keysCommand(), pricesCommand(), inspectCommand(), manifestCommand())
 	return root
 }
 

@@ -56,11 +56,11 @@ func (p passphrases) read(prompt string, twice bool) ([]byte, error) {
 
 // hidden asks on a terminal without echo, and leaves the terminal as it was.
 func (p passphrases) hidden(f *os.File, prompt string) ([]byte, error) {
-	fmt.Fprint(p.ask, prompt)
 	restore, err := rawTerminal(f)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the terminal cannot hide what is typed: %w; give --passphrase-file", err)
 	}
+	fmt.Fprint(p.ask, prompt) // not before: what is typed at once would show
 	line, err := editLine(f)
 	restore()
 	fmt.Fprintln(p.ask)

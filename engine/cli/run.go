@@ -32,6 +32,7 @@ func runCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	dataFlag(c, &o.Data, "folder for the key, the layers and the local API")
+	f.StringVar(&o.Owner, "owner-data", "", ownerHelp)
 	f.StringVar(&o.Model, "model", "", `GGUF file (any part of a split one), or a model of the tracker's catalog ("": the tracker says)`)
 	f.StringVar(&o.Layers, "layers", "", `layers to hold: "all" or FIRST-LAST (LAST not included; "": all of a file, else what the tracker says)`)
 	f.StringArrayVar(&o.Adopt, "adopt", nil, "GGUF file of this computer that is seeded from where it lies (may be given several times)")
@@ -73,6 +74,8 @@ func (f keysFlag) Set(s string) error {
 	return nil
 }
 
+const ownerHelp = "folder of the owner key, for several programs of one person (default: that of --data)"
+
 const publisherHelp = "public key (64 hex digits) whose manifests count besides the tracker's (may be given several times)"
 
 // seedCommand is "run" for a computer that only gives files away.
@@ -94,6 +97,7 @@ func seedCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	dataFlag(c, &o.Data, "folder for the key and the local API")
+	f.StringVar(&o.Owner, "owner-data", "", ownerHelp)
 	f.StringVar(&o.Tracker, "tracker", "", "address of the tracker (http:// or https://)")
 	f.StringVar(&o.SwarmListen, "swarm", "127.0.0.1:0", "address on which other nodes fetch layers from this one")
 	f.Int64Var(&o.Swarm.UpBytes, "up-rate", 0, "most bytes per second that are sent (0: no limit)")
@@ -104,12 +108,17 @@ func seedCommand() *cobra.Command {
 
 func gatewayCommand() *cobra.Command {
 	var o program.GatewayOptions
+	var pay string
 	c := &cobra.Command{
 		Use:   "gateway --tracker URL",
 		Short: "Serve the OpenAI API and drive routes of the network",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Log = logs().For
+			var err error
+			if o.PayWith, err = payKey(pay); err != nil {
+				return err
+			}
 			g, err := program.NewGateway(c.Context(), o)
 			if err != nil {
 				return err
@@ -120,6 +129,8 @@ func gatewayCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	dataFlag(c, &o.Data, "folder for the key and the address of the API")
+	f.StringVar(&o.Owner, "owner-data", "", ownerHelp)
+	f.StringVar(&pay, "pay-with", "", "file with the key of the network that pays for all sessions (default: "+payEnv+", else the owner pays)")
 	f.StringVar(&o.Tracker, "tracker", "", "address of the tracker (http:// or https://)")
 	f.StringArrayVar(&o.Models, "model", nil, "GGUF whose tokenizer and template are used (may be given several times); those of other models are fetched")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:0", "address of the API")

@@ -12,17 +12,24 @@ import (
 	"neuron/engine/protocol"
 )
 
-// checkKey compares the bearer key in constant time, whatever its length.
-func (g *Gateway) checkKey(r *http.Request) *protocol.Error {
-	if g.o.Key == "" {
-		return nil
+// checkKey finds the client whose key a request carries, comparing all of them
+// in constant time whatever their length; nil when none is asked for.
+func (g *Gateway) checkKey(r *http.Request) (*client, *protocol.Error) {
+	if len(g.clients) == 0 {
+		return nil, nil
 	}
 	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	got, want := sha256.Sum256([]byte(strings.TrimSpace(key))), sha256.Sum256([]byte(g.o.Key))
-	if !strings.EqualFold(scheme, "bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return protocol.Errorf(protocol.CodeUnauthorized, "the key is missing or wrong")
+	got := sha256.Sum256([]byte(strings.TrimSpace(key)))
+	var found *client
+	for _, c := range g.clients {
+		if subtle.ConstantTimeCompare(got[:], c.sum[:]) == 1 {
+			found = c
+		}
 	}
-	return nil
+	if !strings.EqualFold(scheme, "bearer") || found == nil {
+		return nil, protocol.Errorf(protocol.CodeUnauthorized, "the key is missing or wrong")
+	}
+	return found, nil
 }
 
 // checkHost guards a loopback gateway against web pages: the Host must be one
@@ -68,7 +75,7 @@ func (g *Gateway) cors(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "X-Neuron-Session, X-Request-Id, Retry-After")
+	h.Set("Access-Control-Expose-Headers", "X-Neuron-Session, X-Request-Id, Retry-After, X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}

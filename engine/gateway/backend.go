@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 
+	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 )
 
@@ -33,9 +34,17 @@ type TextModel interface {
 	Info() protocol.ModelInfo
 	// ContextLength is the trained context, capped at protocol.MaxContext.
 	ContextLength() int
-	// ChatTemplate is the model's own Jinja source, "" if it has none.
+	// ChatTemplate is the model's own Jinja source, "" if it has none: to tell
+	// in which form it teaches tool calls.
 	ChatTemplate() string
-	// BOS, EOS and EOT are the texts of the special tokens, "" if absent;
+	// Render runs the model's template over a conversation, with limits on
+	// time and memory; spans asks for the places of contents in the result.
+	// Failures of the template are template_invalid.
+	Render(ctx context.Context, in chattmpl.Input, spans bool) (chattmpl.Output, error)
+	// CheckGrammar reports whether the tail's sampler would take a GBNF
+	// grammar: nil, or grammar_invalid with the reason.
+	CheckGrammar(ctx context.Context, gbnf string) error
+	// BOS and EOS are the texts of the special tokens, "" if absent;
 	// AddBOS says whether the tokenizer puts BOS in front by itself.
 	BOS() string
 	EOS() string

@@ -25,7 +25,14 @@ func (g *Gateway) chatCompletions(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err, 0)
 		return
 	}
-	ids, perr := chatPrompt(r.Context(), g.templates, tm, req.messages, req.vars, g.o.Now())
+	var perr error
+	if j.caller, perr = constrain(r.Context(), tm, &j.p, &req.tools); perr != nil {
+		writeError(w, protocol.AsError(perr), 0)
+		return
+	}
+	in := chattmpl.Input{Vars: req.vars, Now: g.o.Now()}
+	in.Messages, in.Tools = conversation(tm.ChatTemplate(), req.messages, &req.tools)
+	ids, perr := chatPrompt(r.Context(), tm, in)
 	if perr != nil {
 		writeError(w, protocol.AsError(perr), 0)
 		return
@@ -38,34 +45,22 @@ type chatRequest struct {
 	p        params
 	messages []chattmpl.Message
 	vars     map[string]any
+	tools    toolbox
 }
 
 // parseChat reads a chat body; mistakes are left in f.
 func parseChat(f *fields) chatRequest {
-	req := chatRequest{p: parseParams(f), messages: f.messages(), vars: f.templateVars()}
+	req := chatRequest{p: parseParams(f), messages: f.messages(), vars: f.templateVars(), tools: f.toolbox()}
 	s := &req.p.sampler
 	s.Logprobs = f.boolean("logprobs")
 	s.Top = f.integer("top_logprobs", 0, protocol.MaxTop, 0)
 	if s.Top > 0 && !s.Logprobs {
 		f.fail(badParam("top_logprobs", "top_logprobs needs logprobs: true"))
 	}
-	f.refuse("tools", "functions", "function_call", "audio", "web_search_options", "reasoning_effort", "verbosity")
-	var choice string
-	if f.has("tool_choice") && (!f.decode("tool_choice", &choice, "\"none\"") || choice != "none") {
-		f.err = firstOf(f.err, unsupported("tool_choice"))
-	}
+	f.refuse("functions", "function_call", "audio", "web_search_options", "verbosity")
 	var modalities []string
 	if f.decode("modalities", &modalities, "a list of strings") && (len(modalities) != 1 || modalities[0] != "text") {
 		f.fail(unsupported("modalities"))
 	}
 	return req
-}
-
-// firstOf keeps an earlier mistake unless it is about the same field, where
-// "not supported" says more than "wrong type".
-func firstOf(old, e *protocol.Error) *protocol.Error {
-	if old == nil || old.Param == e.Param {
-		return e
-	}
-	return old
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
 
@@ -23,6 +24,7 @@ type collected struct {
 	plain  textLogprobs
 	offset int
 	finish protocol.FinishReason
+	calls  []toolCall
 }
 
 func newCollectSink(w http.ResponseWriter, j *job) *collectSink {
@@ -59,6 +61,15 @@ func (s *collectSink) text(i int, delta string, tokens []protocol.Token) error {
 	return nil
 }
 
+func (s *collectSink) call(i int, e toolcall.Event, id string) error {
+	c := s.choices[i]
+	if id != "" {
+		c.calls = append(c.calls, toolCall{ID: id, Type: "function", Function: toolFunction{Name: e.Name}})
+	}
+	c.calls[e.Call].Function.Arguments += e.Args
+	return nil
+}
+
 func (s *collectSink) finish(i int, reason protocol.FinishReason) error {
 	s.choices[i].finish = reason
 	return nil
@@ -81,7 +92,11 @@ func (s *collectSink) done(u usage) error {
 	out := s.j.chunk(object)
 	for i, c := range s.choices {
 		if s.j.isChat() {
-			choice := chatChoice{Index: i, Message: chatMessage{Role: "assistant", Content: c.text.String()}, Finish: c.finish}
+			text := c.text.String()
+			choice := chatChoice{Index: i, Message: chatMessage{Role: "assistant", Content: &text, Calls: c.calls}, Finish: c.finish}
+			if text == "" && len(c.calls) > 0 {
+				choice.Message.Content = nil
+			}
 			if s.j.p.sampler.Logprobs {
 				choice.Logprobs = &c.chat
 			}

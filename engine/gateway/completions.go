@@ -25,6 +25,10 @@ func (g *Gateway) completions(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err, 0)
 		return
 	}
+	if _, perr := constrain(r.Context(), tm, &j.p, nil); perr != nil {
+		writeError(w, protocol.AsError(perr), 0)
+		return
+	}
 	prompts := make([]prompt, len(req.prompts))
 	for i, in := range req.prompts {
 		p, perr := textPrompt(r, tm, in, req.echo)

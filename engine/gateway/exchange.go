@@ -4,8 +4,13 @@ import (
 	"context"
 	"time"
 
+	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
+
+// finishToolCalls is OpenAI's reason for an answer that ends in calls; the
+// session itself has stopped.
+const finishToolCalls protocol.FinishReason = "tool_calls"
 
 // Times of an exchange.
 const (
@@ -34,6 +39,7 @@ type job struct {
 	model   string // what the backend is asked for
 	prompts []prompt
 	p       params
+	caller  *caller // nil: answers are text
 }
 
 // sink receives an exchange's output in order, from one goroutine. Errors mean
@@ -46,6 +52,8 @@ type sink interface {
 	// text adds to answer i; tokens are those whose text begins in it, only
 	// with logprobs asked for.
 	text(i int, delta string, tokens []protocol.Token) error
+	// call adds to call e.Call of answer i; id is set at a call's beginning.
+	call(i int, e toolcall.Event, id string) error
 	finish(i int, reason protocol.FinishReason) error
 	telemetry(t protocol.Telemetry) error
 	// idle keeps the connection alive.
@@ -226,11 +234,15 @@ func (x *exchange) answer(ctx context.Context, pr *prompt, i, k int) *protocol.E
 		}
 		return err
 	}
-	g.recent.finished(gen.Session(), reason)
+	seen := reason
+	if seen == finishToolCalls {
+		seen = protocol.FinishStop
+	}
+	g.recent.finished(gen.Session(), seen)
 	if x.sent(x.sink.finish(i, reason)) != nil {
 		return gone(ctx)
 	}
-	if x.job.p.telemetry && x.last(gen, watch, reason) != nil {
+	if x.job.p.telemetry && x.last(gen, watch, seen) != nil {
 		return gone(ctx)
 	}
 	return nil
@@ -239,24 +251,16 @@ func (x *exchange) answer(ctx context.Context, pr *prompt, i, k int) *protocol.E
 // tokens turns a session's tokens into text until it ends or a stop string is
 // complete.
 func (x *exchange) tokens(ctx context.Context, gen Generation, watch <-chan protocol.Telemetry, pr *prompt, i int) (protocol.FinishReason, *protocol.Error) {
-	scan := newTextScanner(x.job.p.stops)
-	lp := &tokenSpans{on: x.job.p.sampler.Logprobs}
+	out := newWriter(x, i)
 	if pr.echo != "" && x.sent(x.sink.text(i, pr.echo, nil)) != nil {
 		return "", gone(ctx)
-	}
-	show := func(text string) error {
-		toks := lp.release(scan.emitted)
-		if text == "" && len(toks) == 0 {
-			return nil
-		}
-		return x.sent(x.sink.text(i, text, toks))
 	}
 	count, ended := 0, false
 	for {
 		select {
 		case tok, open := <-gen.Tokens():
 			if !open {
-				return x.ended(ctx, gen, func() error { return show(scan.finish()) })
+				return x.ended(ctx, gen, out)
 			}
 			if tok.EOG || ended {
 				ended = true
@@ -269,14 +273,13 @@ func (x *exchange) tokens(ctx context.Context, gen Generation, watch <-chan prot
 			if count == 1 {
 				x.g.metrics.firstToken.Observe(x.g.o.Now().Sub(x.started).Seconds())
 			}
-			lp.add(tok)
-			text, stopped := scan.feed(tok.Piece)
-			if show(text) != nil {
+			stopped, err := out.token(tok)
+			if err != nil {
 				return "", gone(ctx)
 			}
 			if stopped {
 				gen.Cancel()
-				return protocol.FinishStop, nil
+				return out.reason(protocol.FinishStop), nil
 			}
 		case t, open := <-watch:
 			if !open {
@@ -301,8 +304,8 @@ func (x *exchange) tokens(ctx context.Context, gen Generation, watch <-chan prot
 	}
 }
 
-// ended judges a session whose tokens are over; flush shows what was held back.
-func (x *exchange) ended(ctx context.Context, gen Generation, flush func() error) (protocol.FinishReason, *protocol.Error) {
+// ended judges a session whose tokens are over, and shows what out held back.
+func (x *exchange) ended(ctx context.Context, gen Generation, out *writer) (protocol.FinishReason, *protocol.Error) {
 	if ctx.Err() != nil {
 		return "", gone(ctx)
 	}
@@ -311,10 +314,10 @@ func (x *exchange) ended(ctx context.Context, gen Generation, flush func() error
 	case err != nil:
 		return "", err
 	case reason == protocol.FinishStop || reason == protocol.FinishLength:
-		if flush() != nil {
+		if out.finish() != nil {
 			return "", gone(ctx)
 		}
-		return reason, nil
+		return out.reason(reason), nil
 	case reason == protocol.FinishCancelled:
 		return "", protocol.Errorf(protocol.CodeCancelled, "the session was cancelled")
 	}

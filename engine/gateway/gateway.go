@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 )
 
@@ -22,8 +21,10 @@ import (
 // take the defaults named here.
 type Options struct {
 	Backend Backend
-	// Key is what clients must send as bearer token; "" asks for none.
+	// Key is what clients must send as bearer token, without limits of its
+	// own; Keys are further ones. Without any, none is asked for.
 	Key    string
+	Keys   []Key
 	Logger *slog.Logger // default: discard
 	// KeepAlive is the longest silence of a stream; default 10 s.
 	KeepAlive time.Duration
@@ -46,12 +47,12 @@ type Options struct {
 
 // Gateway is the API as an http.Handler. Safe for concurrent use.
 type Gateway struct {
-	o         Options
-	queue     *queue
-	templates *chattmpl.Cache
-	metrics   *metrics
-	recent    *recentSessions
-	routes    http.Handler
+	o       Options
+	queue   *queue
+	clients []*client // constant
+	metrics *metrics
+	recent  *recentSessions
+	routes  http.Handler
 
 	// stop ends every request, with a cause; base is done then.
 	base context.Context
@@ -83,7 +84,9 @@ func New(o Options) *Gateway {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	g := &Gateway{o: o, queue: &queue{maxRunning: o.MaxConcurrent, maxWaiting: o.MaxQueue}, templates: chattmpl.NewCache(16), recent: newRecentSessions()}
+	g := &Gateway{o: o, queue: &queue{maxRunning: o.MaxConcurrent, maxWaiting: o.MaxQueue}, recent: newRecentSessions()}
+	g.queue.now = o.Now
+	g.clients = newClients(&g.o)
 	g.metrics = newMetrics(g.queue)
 	g.base, g.stop = context.WithCancelCause(context.Background())
 	g.routes = g.newRoutes()
@@ -107,6 +110,7 @@ func (g *Gateway) newRoutes() http.Handler {
 	handle("GET", "/v1/models/{id...}", g.getModel)
 	handle("POST", "/v1/chat/completions", g.chatCompletions)
 	handle("POST", "/v1/completions", g.completions)
+	handle("POST", "/v1/embeddings", g.embeddings)
 	handle("GET", "/v1/sessions", g.listSessions)
 	handle("GET", "/v1/sessions/watch", g.watchAll)
 	handle("GET", "/v1/sessions/{id}", g.getSession)
@@ -164,13 +168,16 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.cors(rec, r) {
 		return
 	}
+	ctx := r.Context()
 	if r.URL.Path != "/health" {
-		if err := g.checkKey(r); err != nil {
+		c, err := g.checkKey(r)
+		if err != nil {
 			writeError(rec, err, 0)
 			return
 		}
+		ctx = context.WithValue(ctx, clientKey{}, c)
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(g.base, func() { cancel(context.Cause(g.base)) })()
 	inner := r.WithContext(ctx)
@@ -285,6 +292,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, j *job, tm TextM
 		prompts[i].maxTokens = n
 	}
 	j.prompts = prompts
+	c, _ := r.Context().Value(clientKey{}).(*client)
+	if err := c.begin(w.Header()); err != nil {
+		writeError(w, err, 0)
+		return
+	}
+	defer c.end()
 	w.Header().Set("X-Request-Id", j.id)
 	if j.p.stream {
 		_ = g.run(r.Context(), j, newStreamSink(w, j)) // reported by the sink

@@ -35,7 +35,7 @@ func serve(t *testing.T, f *gatewaytest.Fake, change func(*gateway.Options)) (*g
 		change(&o)
 	}
 	g := gateway.New(o)
-	srv := httptest.NewServer(g)
+	srv := httptest.NewServer(gatewaytest.Checked(t, g))
 	t.Cleanup(func() {
 		if err := g.Close(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)
@@ -87,14 +87,23 @@ func events(body string) (out []event) {
 	return out
 }
 
+type messageJSON struct {
+	Role, Content string
+	Calls         []struct {
+		Index    int
+		ID, Type string
+		Function struct{ Name, Arguments string }
+	} `json:"tool_calls"`
+}
+
 type chunkJSON struct {
 	ID, Object, Model string
 	Created           int64
 	Choices           []struct {
 		Index   int
 		Text    string
-		Delta   struct{ Role, Content string }
-		Message struct{ Role, Content string }
+		Delta   messageJSON
+		Message messageJSON
 		Finish  string `json:"finish_reason"`
 		Logs    *struct {
 			Content []struct {
@@ -303,13 +312,31 @@ func TestRefused(t *testing.T) {
 		{chat, `{"model":"fake/model","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, protocol.CodeUnsupported, "messages[0].content"},
 		{chat, `{"model":"fake/model","messages":[{"role":"user","content":"x","name":"<s>"}]}`, 400, protocol.CodeInvalidRequest, "messages[0].name"},
 		{chat, `{"model":"other","messages":[{"role":"user","content":"x"}]}`, 404, protocol.CodeModelUnknown, "model"},
-		{chat, chatBody(`,"tools":[{"type":"function"}]`), 400, protocol.CodeUnsupported, "tools"},
-		{chat, chatBody(`,"tool_choice":"auto"`), 400, protocol.CodeUnsupported, "tool_choice"},
-		{chat, chatBody(`,"tool_choice":{"type":"function"}`), 400, protocol.CodeUnsupported, "tool_choice"},
+		{chat, chatBody(`,"tools":[{"type":"function"}]`), 400, protocol.CodeInvalidRequest, "tools[0].function"},
+		{chat, chatBody(`,"tools":[{"type":"custom"}]`), 400, protocol.CodeUnsupported, "tools[0].type"},
+		{chat, chatBody(`,"tools":[{"type":"function","function":{"name":"a b"}}]`), 400, protocol.CodeInvalidRequest, "tools[0].function.name"},
+		{chat, chatBody(`,"tools":[{"type":"function","function":{"name":"a","parameters":[]}}]`), 400, protocol.CodeInvalidRequest, "tools[0].function.parameters"},
+		{chat, chatBody(`,"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}]`), 400, protocol.CodeInvalidRequest, "tools[1].function.name"},
+		{chat, chatBody(`,"tools":[{"type":"function","function":{"name":"a","strict":true,"parameters":{"type":"object","not":{}}}}]`), 400, protocol.CodeUnsupported, "tools[0].function.parameters"},
+		{chat, chatBody(`,"tool_choice":"sometimes"`), 400, protocol.CodeInvalidRequest, "tool_choice"},
+		{chat, chatBody(`,"tool_choice":"required"`), 400, protocol.CodeInvalidRequest, "tool_choice"},
+		{chat, chatBody(`,"tool_choice":{"type":"function"}`), 400, protocol.CodeInvalidRequest, "tool_choice.function.name"},
+		{chat, chatBody(`,"tools":[{"type":"function","function":{"name":"a"}}],"grammar":"root ::= \"a\"","tool_choice":"required"`), 400, protocol.CodeInvalidRequest, "grammar"},
+		{chat, `{"model":"fake/model","messages":[{"role":"user","content":"x","tool_calls":[]}]}`, 400, protocol.CodeInvalidRequest, "messages[0].tool_calls"},
+		{chat, `{"model":"fake/model","messages":[{"role":"tool","content":"x"}]}`, 400, protocol.CodeInvalidRequest, "messages[0].tool_call_id"},
+		{chat, `{"model":"fake/model","messages":[{"role":"assistant","tool_calls":[{"function":{"name":"<x>"}}]}]}`, 400, protocol.CodeInvalidRequest, "messages[0].tool_calls[0].function.name"},
+		{chat, chatBody(`,"grammar":"nonsense"`), 400, protocol.CodeGrammarInvalid, "grammar"},
+		{chat, chatBody(`,"grammar":"root ::= \"a\"","response_format":{"type":"json_object"}`), 400, protocol.CodeInvalidRequest, "grammar"},
+		{chat, chatBody(`,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"a":{"if":{}}}}}}`), 400, protocol.CodeUnsupported, "response_format.json_schema.schema"},
+		{chat, chatBody(`,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"thing"}}}`), 400, protocol.CodeInvalidRequest, "response_format.json_schema.schema"},
+		{chat, chatBody(`,"response_format":{"type":"xml"}`), 400, protocol.CodeInvalidRequest, "response_format.type"},
+		{"/v1/embeddings", `{"model":"fake/model","input":"x"}`, 400, protocol.CodeUnsupported, "model"},
+		{"/v1/embeddings", `{"model":"other","input":"x"}`, 404, protocol.CodeModelUnknown, "model"},
+		{"/v1/embeddings", `{"model":"fake/model"}`, 400, protocol.CodeInvalidRequest, "input"},
 		{chat, chatBody(`,"functions":[{}]`), 400, protocol.CodeUnsupported, "functions"},
 		{chat, chatBody(`,"audio":{"voice":"x"}`), 400, protocol.CodeUnsupported, "audio"},
 		{chat, chatBody(`,"modalities":["text","audio"]`), 400, protocol.CodeUnsupported, "modalities"},
-		{chat, chatBody(`,"response_format":{"type":"json_schema"}`), 400, protocol.CodeUnsupported, "response_format.type"},
+		{chat, chatBody(`,"response_format":{"type":"json_schema"}`), 400, protocol.CodeInvalidRequest, "response_format.json_schema.schema"},
 		{chat, chatBody(`,"temperature":3`), 400, protocol.CodeInvalidRequest, "temperature"},
 		{chat, chatBody(`,"temperature":"hot"`), 400, protocol.CodeInvalidRequest, "temperature"},
 		{chat, chatBody(`,"n":9`), 400, protocol.CodeInvalidRequest, "n"},

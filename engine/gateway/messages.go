@@ -67,26 +67,49 @@ func (f *fields) message() (chattmpl.Message, *protocol.Error) {
 	if m.Name != "" && !namePattern.MatchString(m.Name) {
 		return m, badParam("name", "name must match %s", namePattern)
 	}
-	f.refuse("tool_calls", "function_call", "audio")
+	f.refuse("function_call", "audio")
+	if f.has("tool_calls") && m.Role != "assistant" {
+		f.fail(badParam("tool_calls", "only an assistant's message has tool_calls"))
+	}
+	if m.Role == "tool" {
+		if m.ToolCallID = f.str("tool_call_id"); f.err == nil && !namePattern.MatchString(m.ToolCallID) {
+			f.fail(badParam("tool_call_id", "a tool's message needs the tool_call_id of the call that it answers"))
+		}
+	}
+	calls, err := f.calls()
+	if f.err == nil && err != nil {
+		f.err = err
+	}
 	if f.err != nil {
 		return m, f.err
 	}
+	for _, c := range calls {
+		m.ToolCalls = append(m.ToolCalls, chattmpl.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
 	raw, ok := f.raw["content"]
 	if !ok {
-		return m, badParam("content", "content is missing")
+		if m.NoContent = len(calls) > 0; m.NoContent {
+			return m, nil
+		}
+		if raw, ok = f.raw["refusal"]; !ok || m.Role != "assistant" {
+			return m, badParam("content", "content is missing")
+		}
 	}
 	if json.Unmarshal(raw, &m.Content) == nil {
 		return m, nil
 	}
 	var parts []struct {
-		Type string  `json:"type"`
-		Text *string `json:"text"`
+		Type    string  `json:"type"`
+		Text    *string `json:"text"`
+		Refusal *string `json:"refusal"`
 	}
 	if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 {
 		return m, badParam("content", "content must be a string or a list of text parts")
 	}
 	for i, p := range parts {
 		switch {
+		case p.Type == "refusal" && m.Role == "assistant" && p.Refusal != nil:
+			p.Text = p.Refusal
 		case p.Type != "text":
 			e := unsupported("content")
 			e.Message = "only text parts are supported here"
@@ -97,7 +120,9 @@ func (f *fields) message() (chattmpl.Message, *protocol.Error) {
 		if i > 0 {
 			m.Content += "\n"
 		}
-		m.Content += *p.Text
+		if p.Text != nil {
+			m.Content += *p.Text
+		}
 	}
 	return m, nil
 }
@@ -106,8 +131,15 @@ func (f *fields) message() (chattmpl.Message, *protocol.Error) {
 // that no control token can come in this way either.
 func (f *fields) templateVars() map[string]any {
 	var vars map[string]any
-	if !f.decode("chat_template_kwargs", &vars, "an object") {
+	effort := f.str("reasoning_effort") // some templates know it
+	if !f.decode("chat_template_kwargs", &vars, "an object") && effort == "" {
 		return nil
+	}
+	if vars == nil {
+		vars = map[string]any{}
+	}
+	if _, given := vars["reasoning_effort"]; effort != "" && !given {
+		vars["reasoning_effort"] = effort
 	}
 	if len(vars) > maxTemplateKV {
 		f.fail(badParam("chat_template_kwargs", "at most %d template variables are allowed", maxTemplateKV))
@@ -118,7 +150,11 @@ func (f *fields) templateVars() map[string]any {
 		_, isBool := v.(bool)
 		_, isNumber := v.(float64)
 		if !namePattern.MatchString(k) || !isBool && !isNumber && !(isString && namePattern.MatchString(s)) {
-			f.fail(badParam("chat_template_kwargs", "template variables must be booleans, numbers or single words"))
+			name := "chat_template_kwargs"
+			if k == "reasoning_effort" && v == any(effort) {
+				name = k
+			}
+			f.fail(badParam(name, "template variables must be booleans, numbers or single words"))
 			return nil
 		}
 	}

@@ -106,6 +106,7 @@ type params struct {
 	stops        []string
 	seeded       bool
 	sampler      protocol.Sampler
+	format       responseFormat
 	stream       bool
 	includeUsage bool
 	telemetry    bool
@@ -233,28 +234,7 @@ func (f *fields) sampling(p *params) {
 	if s.Grammar = f.str("grammar"); len(s.Grammar) > maxGrammar {
 		f.fail(badParam("grammar", "a grammar of at most %d bytes is allowed", maxGrammar))
 	}
-	f.responseFormat(s)
-}
-
-func (f *fields) responseFormat(s *protocol.Sampler) {
-	var format struct {
-		Type string `json:"type"`
-	}
-	if !f.decode("response_format", &format, "an object") {
-		return
-	}
-	switch format.Type {
-	case "text":
-	case "json_object":
-		if s.Grammar != "" {
-			f.fail(badParam("grammar", "grammar and response_format exclude each other"))
-		}
-		s.Grammar = jsonGrammar
-	case "json_schema", "grammar", "python":
-		f.fail(unsupported("response_format.type"))
-	default:
-		f.fail(badParam("response_format.type", "response_format.type must be text or json_object"))
-	}
+	p.format = f.responseFormat()
 }
 
 // randomSeed avoids the value that libllama takes as "draw one".
@@ -275,18 +255,3 @@ func (f *fields) refuse(names ...string) {
 		}
 	}
 }
-
-// jsonGrammar admits one JSON object, in llama.cpp's GBNF. White space is
-// bounded, since small models otherwise write blanks for ever.
-const jsonGrammar = `root   ::= object
-value  ::= object | array | string | number | "true" | "false" | "null"
-object ::= "{" ws ( member ( "," ws member )* )? "}" ws
-member ::= string ":" ws value ws
-array  ::= "[" ws ( element ( "," ws element )* )? "]" ws
-element ::= value ws
-string ::= "\"" char* "\""
-char   ::= [^"\\\x00-\x1F\x7F] | "\\" ( ["\\/bfnrt] | "u" hex hex hex hex )
-hex    ::= [0-9a-fA-F]
-number ::= "-"? ( "0" | [1-9] [0-9]{0,15} ) ( "." [0-9]{1,15} )? ( [eE] [-+]? [0-9]{1,3} )?
-ws     ::= ( " " | "\n" [ \t]{0,20} )?
-`

@@ -1,13 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
@@ -20,34 +20,28 @@ import (
 // that ids are the same as any other program's. A content that holds one is
 // tokenized apart, as plain text. If then the template transforms contents so
 // that their place is not known, the request is refused (template_invalid)
-// rather than guessed at.
-func chatPrompt(ctx context.Context, cache *chattmpl.Cache, tm TextModel, msgs []chattmpl.Message, vars map[string]any, now time.Time) ([]int32, error) {
-	t, err := cache.Compile(tm.ChatTemplate())
+// rather than guessed at. Tools, and arguments of earlier calls, that hold one
+// are refused in any case: templates write them as JSON, in no fixed place.
+func chatPrompt(ctx context.Context, tm TextModel, in chattmpl.Input) ([]int32, error) {
+	in.BOS, in.EOS = tm.BOS(), tm.EOS()
+	dirty, err := dirtyMessages(ctx, tm, in)
 	if err != nil {
 		return nil, err
 	}
-	in := chattmpl.Input{Messages: msgs, BOS: tm.BOS(), EOS: tm.EOS(), Vars: vars, Now: now}
-	dirty, err := dirtyMessages(ctx, tm, msgs)
+	out, err := tm.Render(ctx, in, len(dirty) > 0)
 	if err != nil {
 		return nil, err
 	}
+	text, spans := out.Text, out.Spans
 	if len(dirty) == 0 {
-		text, err := t.Render(ctx, in)
-		if err != nil {
-			return nil, err
-		}
 		return tm.Tokenize(ctx, text, !startsWithBOS(tm, text), true)
 	}
-	text, spans, err := t.RenderSpans(ctx, in)
-	if errors.Is(err, chattmpl.ErrNoSpans) {
+	if !out.Exact {
 		at := slices.Index(dirty, true)
 		e := protocol.Errorf(protocol.CodeTemplateInvalid,
 			"messages[%d] holds the text of a control token, and this model's chat template transforms contents, so that it cannot be kept apart", at)
 		e.Param = fmt.Sprintf("messages[%d].content", at)
 		return nil, e
-	}
-	if err != nil {
-		return nil, err
 	}
 	var ids []int32
 	add := func(part string, special bool) error {
@@ -84,9 +78,9 @@ func startsWithBOS(tm TextModel, text string) bool {
 }
 
 // dirtyMessages says which contents hold the text of a control token: those
-// whose ids depend on parseSpecial. nil means none. All contents together are
-// tried first, so that the usual case costs two calls.
-func dirtyMessages(ctx context.Context, tm TextModel, msgs []chattmpl.Message) ([]bool, error) {
+// whose ids depend on parseSpecial. nil means none. Everything that a client
+// wrote is tried together first, so that the usual case costs two calls.
+func dirtyMessages(ctx context.Context, tm TextModel, in chattmpl.Input) ([]bool, error) {
 	differs := func(text string) (bool, error) {
 		if text == "" {
 			return false, nil
@@ -99,26 +93,71 @@ func dirtyMessages(ctx context.Context, tm TextModel, msgs []chattmpl.Message) (
 		return !slices.Equal(plain, special), err
 	}
 	var all strings.Builder
-	for _, m := range msgs {
+	for _, m := range in.Messages {
 		all.WriteString(m.Content)
 		all.WriteByte('\n')
+		all.WriteString(callsText(m))
 	}
-	any, err := differs(all.String())
-	if err != nil || !any {
+	for _, t := range in.Tools {
+		all.WriteString(jsonText(t))
+		all.WriteByte('\n')
+	}
+	found, err := differs(all.String())
+	if err != nil || !found {
 		return nil, err
 	}
-	dirty := make([]bool, len(msgs))
-	any = false
-	for i, m := range msgs {
+	for i, t := range in.Tools {
+		if bad, err := differs(jsonText(t)); err != nil {
+			return nil, err
+		} else if bad {
+			return nil, badParam(fmt.Sprintf("tools[%d]", i), "tools[%d] holds the text of a control token of this model", i)
+		}
+	}
+	dirty := make([]bool, len(in.Messages))
+	found = false
+	for i, m := range in.Messages {
+		if bad, err := differs(callsText(m)); err != nil {
+			return nil, err
+		} else if bad {
+			return nil, badParam(fmt.Sprintf("messages[%d].tool_calls", i), "messages[%d].tool_calls holds the text of a control token of this model", i)
+		}
 		if dirty[i], err = differs(m.Content); err != nil {
 			return nil, err
 		}
-		any = any || dirty[i]
+		found = found || dirty[i]
 	}
-	if !any {
+	if !found {
 		return nil, nil
 	}
 	return dirty, nil
+}
+
+// callsText is what a client wrote into the calls of a message.
+func callsText(m chattmpl.Message) string {
+	var b strings.Builder
+	for _, c := range m.ToolCalls {
+		b.WriteString(jsonText([]byte(c.Arguments)))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// jsonText is JSON with its escapes undone, as a template may show it: an
+// escape could hide the text of a control token.
+func jsonText(raw []byte) string {
+	var out strings.Builder
+	out.Write(raw)
+	d := json.NewDecoder(bytes.NewReader(raw))
+	for {
+		tok, err := d.Token()
+		if err != nil {
+			return out.String()
+		}
+		if s, ok := tok.(string); ok {
+			out.WriteByte('\n')
+			out.WriteString(s)
+		}
+	}
 }
 
 // fitContext bounds the answer: asked is max_tokens or 0, limit the default

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"math"
 	"slices"
+	"strconv"
 	"sync"
+	"time"
 
 	"neuron/engine/protocol"
 )
@@ -12,10 +15,12 @@ import (
 type queue struct {
 	maxRunning int
 	maxWaiting int
+	now        func() time.Time
 
 	mu      sync.Mutex
 	running int
 	waiting []*ticket
+	usual   time.Duration // how long a request runs: a moving average
 }
 
 // ticket is one request's place. Its owner must call leave.
@@ -26,6 +31,7 @@ type ticket struct {
 	// Under q.mu.
 	admitted bool
 	left     bool
+	began    time.Time // when it was admitted
 }
 
 // join returns a ticket, or a 429 when too many wait already.
@@ -39,12 +45,30 @@ func (q *queue) join() (*ticket, *protocol.Error) {
 	case len(q.waiting) < q.maxWaiting:
 		q.waiting = append(q.waiting, t)
 	default:
-		return nil, protocol.Errorf(protocol.CodeRateLimited, "%d requests run and %d wait already", q.running, len(q.waiting)).With("retry_after", "5")
+		return nil, protocol.Errorf(protocol.CodeRateLimited, "%d requests run and %d wait already", q.running, len(q.waiting)).
+			With("retry_after", strconv.Itoa(q.retryLocked())).With("waiting", strconv.Itoa(len(q.waiting)))
 	}
 	return t, nil
 }
 
+// Bounds of Retry-After, in seconds, and what it says before anything is known.
+const (
+	retryLeast   = 1
+	retryMost    = 60
+	retryUnknown = 5
+)
+
+// retryLocked is after how many seconds there will be a place: when one of
+// the running requests has ended, as far as the last ones tell.
+func (q *queue) retryLocked() int {
+	if q.usual == 0 {
+		return retryUnknown
+	}
+	return min(max(int(math.Ceil(q.usual.Seconds()/float64(q.maxRunning))), retryLeast), retryMost)
+}
+
 func (q *queue) admitLocked(t *ticket) {
+	t.began = q.now()
 	q.running++
 	t.admitted = true
 	close(t.ready)
@@ -71,6 +95,11 @@ func (t *ticket) leave() {
 		return
 	}
 	q.running--
+	if took := q.now().Sub(t.began); q.usual == 0 {
+		q.usual = took
+	} else {
+		q.usual += (took - q.usual) / 8
+	}
 	for q.running < q.maxRunning && len(q.waiting) > 0 {
 		next := q.waiting[0]
 		q.waiting = q.waiting[1:]

@@ -27,8 +27,22 @@ type chatChunkChoice struct {
 }
 
 type chatDelta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role    string           `json:"role,omitempty"`
+	Content *json.RawMessage `json:"content,omitempty"` // a string, or null at the beginning of calls
+	Calls   []toolCallDelta  `json:"tool_calls,omitempty"`
+}
+
+// toolCallDelta is a piece of a call; ID, Type and the name stand in its first.
+type toolCallDelta struct {
+	Index    int               `json:"index"`
+	ID       string            `json:"id,omitempty"`
+	Type     string            `json:"type,omitempty"`
+	Function toolFunctionDelta `json:"function"`
+}
+
+type toolFunctionDelta struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
 }
 
 type chatChoice struct {
@@ -39,9 +53,21 @@ type chatChoice struct {
 }
 
 type chatMessage struct {
-	Role    string  `json:"role"`
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"`
+	Role    string     `json:"role"`
+	Content *string    `json:"content"` // null for calls alone
+	Refusal *string    `json:"refusal"`
+	Calls   []toolCall `json:"tool_calls,omitempty"`
+}
+
+type toolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function toolFunction `json:"function"`
+}
+
+type toolFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 type textChoice struct {
@@ -65,6 +91,12 @@ func (j *job) isChat() bool { return j.id[:4] == "chat" }
 // chunk is an empty object of this job.
 func (j *job) chunk(object string) chunk {
 	return chunk{ID: j.id, Object: object, Created: j.created, Model: j.name, Choices: []any{}}
+}
+
+// rawString is a JSON string, or null.
+func rawString(s *string) *json.RawMessage {
+	raw, _ := json.Marshal(s) // cannot fail
+	return (*json.RawMessage)(&raw)
 }
 
 // usageJSON encodes u; it cannot fail.

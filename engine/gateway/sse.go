@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
 
@@ -102,21 +103,31 @@ func (s *streamSink) chunk(choice any) error {
 }
 
 // role sends the first delta of a chat answer once.
-func (s *streamSink) role(i int) error {
+func (s *streamSink) role(i int, content *string) error {
 	if !s.j.isChat() || s.roles[i] {
 		return nil
 	}
 	s.roles[i] = true
-	empty := ""
-	return s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Role: "assistant", Content: &empty}})
+	return s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Role: "assistant", Content: rawString(content)}})
+}
+
+func (s *streamSink) call(i int, e toolcall.Event, id string) error {
+	if err := s.role(i, nil); err != nil {
+		return err
+	}
+	d := toolCallDelta{Index: e.Call, ID: id, Function: toolFunctionDelta{Name: e.Name, Arguments: e.Args}}
+	if id != "" {
+		d.Type = "function"
+	}
+	return s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Calls: []toolCallDelta{d}}})
 }
 
 func (s *streamSink) text(i int, delta string, tokens []protocol.Token) error {
-	if err := s.role(i); err != nil {
+	if err := s.role(i, new(string)); err != nil {
 		return err
 	}
 	if s.j.isChat() {
-		c := chatChunkChoice{Index: i, Delta: chatDelta{Content: &delta}}
+		c := chatChunkChoice{Index: i, Delta: chatDelta{Content: rawString(&delta)}}
 		if s.j.p.sampler.Logprobs {
 			c.Logprobs = &chatLogprobs{Content: []tokenLogprob{}}
 			c.Logprobs.appendChat(tokens, s.j.p.sampler.Top)
@@ -134,7 +145,7 @@ func (s *streamSink) text(i int, delta string, tokens []protocol.Token) error {
 }
 
 func (s *streamSink) finish(i int, reason protocol.FinishReason) error {
-	if err := s.role(i); err != nil {
+	if err := s.role(i, new(string)); err != nil {
 		return err
 	}
 	if s.j.isChat() {

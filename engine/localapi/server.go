@@ -24,6 +24,8 @@ type Options struct {
 	// Dir is the data folder; it exists and is ours.
 	Dir    string
 	Source Source
+	// Owner does what belongs to the owner; nil serves no such paths.
+	Owner Owner
 	// Listen is a loopback host:port; "" is 127.0.0.1:0.
 	Listen  string
 	Version string
@@ -174,6 +176,7 @@ func (s *Server) handler() http.Handler {
 		answer(w, plans{Plans: p})
 	})
 	mux.HandleFunc("GET "+pathEvents, s.events)
+	s.ownerRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, protocol.Errorf(protocol.CodeNotFound, "no such endpoint"))
 	})
@@ -194,10 +197,8 @@ func (s *Server) handler() http.Handler {
 func order[T any](do func(context.Context, T) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var v T
-		d := json.NewDecoder(r.Body)
-		d.DisallowUnknownFields()
-		if err := d.Decode(&v); err != nil {
-			refuse(w, protocol.Errorf(protocol.CodeInvalidRequest, "the order is malformed: %w", err))
+		if err := decodeOrder(r, &v); err != nil {
+			refuse(w, protocol.AsError(err))
 			return
 		}
 		if err := do(r.Context(), v); err != nil {
@@ -206,6 +207,17 @@ func order[T any](do func(context.Context, T) error) http.HandlerFunc {
 		}
 		w.WriteHeader(http.StatusAccepted)
 	}
+}
+
+// decodeOrder reads the body. Its error repeats nothing of it, which may be a
+// passphrase. Error: invalid_request.
+func decodeOrder(r *http.Request, v any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "the order is malformed: it is not JSON of the form that is asked for")
+	}
+	return nil
 }
 
 // check refuses what a web page or another user's program could send.

@@ -73,6 +73,8 @@ type Status struct {
 	// Gateway is the base URL of the OpenAI API, "" when there is none.
 	Gateway string  `json:"gateway,omitempty"`
 	Tracker Tracker `json:"tracker"`
+	// Owner is who owns the node, as it was known last.
+	Owner *OwnerState `json:"owner,omitempty"`
 	// Sharing is off when the user has said so.
 	Sharing bool    `json:"sharing"`
 	Shards  []Shard `json:"shards"`

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ type fakeTracker struct {
 	mu sync.Mutex
 	// Protected by mu.
 	bound   map[protocol.NodeID]*owner.Binding
+	ended   map[protocol.NodeID]int64 // by a release
 	codes   map[string]*fakeCode
 	binds   int
 	asked   int
@@ -41,7 +43,7 @@ type fakeCode struct {
 
 func newTracker() *fakeTracker {
 	return &fakeTracker{
-		bound: map[protocol.NodeID]*owner.Binding{}, codes: map[string]*fakeCode{}, lose: map[string]bool{}, refuse: map[string]error{},
+		bound: map[protocol.NodeID]*owner.Binding{}, ended: map[protocol.NodeID]int64{}, codes: map[string]*fakeCode{}, lose: map[string]bool{}, refuse: map[string]error{},
 		expires: func() time.Time { return time.Now().Add(10 * time.Minute) },
 	}
 }
@@ -73,6 +75,13 @@ func (t *fakeTracker) set(f func()) {
 	f()
 }
 
+// count reads a figure while the tracker may be asked.
+func (t *fakeTracker) count(n *int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return *n
+}
+
 func (t *fakeTracker) ownerOf(n protocol.NodeID) owner.ID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,6 +105,9 @@ func (t *fakeTracker) bindLocked(b *owner.Binding) error {
 		}
 		return protocol.Errorf(protocol.CodeConflict, "a newer binding of this node is known")
 	}
+	if b.At <= t.ended[b.Node()] {
+		return protocol.Errorf(protocol.CodeConflict, "a newer release of this node is known")
+	}
 	t.binds++
 	t.bound[b.Node()] = b
 	return nil
@@ -117,6 +129,7 @@ func (t *fakeTracker) Release(_ context.Context, _ ed25519.PrivateKey, r *owner.
 		if r.At < t.bound[n].At {
 			return protocol.Errorf(protocol.CodeConflict, "older than the binding")
 		}
+		t.ended[n] = r.At
 		delete(t.bound, n)
 		return nil
 	})
@@ -132,7 +145,7 @@ func (t *fakeTracker) OwnerOf(_ context.Context, node ed25519.PrivateKey) (id ow
 }
 
 func (t *fakeTracker) codeLocked(code string, open bool) (*fakeCode, error) {
-	c := t.codes[code]
+	c := t.codes[strings.ToUpper(code)]
 	if c == nil || time.Now().After(c.until) || open && c.binding != nil {
 		return nil, protocol.Errorf(protocol.CodeNotFound, "the pairing code is wrong, used or too old")
 	}

@@ -328,28 +328,40 @@ func (k *Keeper) dropOffer(offer *wallet.Offer) error {
 	})
 }
 
-// bind binds the node to this computer's own owner.
+// bind binds the node to this computer's own owner. What the tracker knows of
+// the node may be of a clock that is ahead of this one (a release of its last
+// owner): then a later time is signed.
 func (k *Keeper) bind(ctx context.Context, key ed25519.PrivateKey) error {
-	at, err := k.nextTime()
-	if err != nil {
-		return err
+	var err error
+	for _, ahead := range []time.Duration{0, margin, time.Hour} {
+		var at time.Time
+		if at, err = k.nextTime(ahead); err != nil {
+			return err
+		}
+		b := owner.NewBinding(k.o.Node.Public(), public(key), at)
+		b.SignNode(k.o.Node.PrivateKey())
+		b.SignOwner(key)
+		if err = k.o.Tracker.Bind(ctx, key, b); !errors.Is(err, &protocol.Error{Code: protocol.CodeConflict}) {
+			return err
+		}
 	}
-	b := owner.NewBinding(k.o.Node.Public(), public(key), at)
-	b.SignNode(k.o.Node.PrivateKey())
-	b.SignOwner(key)
-	return k.o.Tracker.Bind(ctx, key, b)
+	return err
 }
 
+// margin is how far the clocks of two computers may be apart without notice.
+const margin = time.Minute
+
 // nextTime is the time of the next thing that this node signs: later than all
-// before, in whole seconds, also when the clock was set back a little. What was
-// signed with a clock far ahead does not count: no tracker takes it.
-func (k *Keeper) nextTime() (at time.Time, err error) {
+// before, in whole seconds, also when the clock was set back a little, and at
+// least ahead from now. What was signed with a clock far ahead does not count: no
+// tracker takes it.
+func (k *Keeper) nextTime(ahead time.Duration) (at time.Time, err error) {
 	err = k.o.Notes.Update(func(n *wallet.Note) error {
-		now := k.o.Now().Unix()
-		if n.Signed < now || n.Signed > now+maxAhead {
+		now := k.o.Now().Add(ahead).Unix()
+		if n.Signed > now+maxAhead {
 			n.Signed = now
 		} else {
-			n.Signed++
+			n.Signed = max(now, n.Signed+2) // an owner's release may have taken the second after
 		}
 		at = time.Unix(n.Signed, 0)
 		return nil

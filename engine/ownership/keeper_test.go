@@ -23,27 +23,29 @@ func (c *computer) running(t *testing.T) {
 
 func TestBindsWhenTheTrackerHasAnotherOwner(t *testing.T) {
 	t.Parallel()
-	tr := newTracker()
-	c := newComputer(t, tr)
 	synctest.Test(t, func(t *testing.T) {
+		tr := newTracker()
+		c := newComputer(t, tr)
 		c.running(t)
-		c.want(c.State(), StatusUnknown, "")
+		if s := c.State(); s != (State{Status: StatusUnknown}) {
+			t.Errorf("%+v", s)
+		}
 		synctest.Wait()
-		if tr.binds != 0 || tr.asked != 0 {
+		if tr.count(&tr.binds) != 0 || tr.count(&tr.asked) != 0 {
 			t.Error("asked before the tracker has said who owns the node")
 		}
 		c.Welcomed("")
 		synctest.Wait()
 		c.want(c.State(), StatusBound, c.own)
-		if tr.ownerOf(c.id.ID()) != c.own || tr.binds != 1 {
-			t.Errorf("%d bindings", tr.binds)
+		if tr.ownerOf(c.id.ID()) != c.own || tr.count(&tr.binds) != 1 {
+			t.Errorf("%d bindings", tr.count(&tr.binds))
 		}
 		// What is right stays, at every welcome.
 		c.Welcomed(string(c.own))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if tr.binds != 1 {
-			t.Errorf("%d bindings", tr.binds)
+		if tr.count(&tr.binds) != 1 {
+			t.Errorf("%d bindings", tr.count(&tr.binds))
 		}
 		// Something that is no owner changes nothing.
 		c.Welcomed("o-nonsense")
@@ -56,9 +58,9 @@ func TestBindsWhenTheTrackerHasAnotherOwner(t *testing.T) {
 // next welcome at once.
 func TestRetries(t *testing.T) {
 	t.Parallel()
-	tr := newTracker()
-	c := newComputer(t, tr)
 	synctest.Test(t, func(t *testing.T) {
+		tr := newTracker()
+		c := newComputer(t, tr)
 		tr.refuse["bind"] = protocol.Errorf(protocol.CodeUnavailable, "not now")
 		c.running(t)
 		count := func() (n int) {
@@ -122,7 +124,7 @@ func TestClockSetBack(t *testing.T) {
 	var last time.Time
 	for i, ahead := range []time.Duration{0, 0, -30 * time.Minute, time.Minute} {
 		c.now = func() time.Time { return base.Add(ahead) }
-		at, err := c.nextTime()
+		at, err := c.nextTime(0)
 		c.must(err)
 		if !at.After(last) {
 			t.Errorf("%d: %s after %s", i, at, last)
@@ -132,10 +134,10 @@ func TestClockSetBack(t *testing.T) {
 	}
 	// A clock that was a year ahead does not keep the node away for a year.
 	c.now = func() time.Time { return base.Add(365 * 24 * time.Hour) }
-	_, err := c.nextTime()
+	_, err := c.nextTime(0)
 	c.must(err)
 	c.now = func() time.Time { return base }
-	if at, err := c.nextTime(); err != nil || at.After(base) {
+	if at, err := c.nextTime(0); err != nil || at.After(base) {
 		t.Errorf("%s, %v", at, err)
 	}
 }

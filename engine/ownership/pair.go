@@ -202,7 +202,9 @@ func (k *Keeper) Join(ctx context.Context, code string, want owner.ID) (owner.ID
 		// Nothing to sign: the node is this owner's already.
 		return by, k.remember(by)
 	}
-	at, err := k.nextTime()
+	// With a margin: another binding cannot be tried here when the owner has
+	// confirmed this one in vain.
+	at, err := k.nextTime(margin)
 	if err != nil {
 		return "", err
 	}

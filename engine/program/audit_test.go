@@ -21,7 +21,7 @@ import (
 // lie changes one row that a node sends on; in is what it was given.
 type lie func(in, out []float32)
 
-// lies are what the last node of a network may tell, by name.
+// lies are what a node may tell, by name.
 var lies = map[string]lie{
 	"returns its input": func(in, out []float32) { copy(out, in) },
 	// A twentieth of the contribution's size in noise, as from weights of fewer
@@ -38,6 +38,8 @@ var lies = map[string]lie{
 	},
 	"tells a row twice": nil, // made in liar.rows: it needs the row before
 }
+
+const guideF16, guideF16Name = "../../assets/model/guide-f16.gguf", "guide-f16"
 
 // liar is a stage whose sessions send wrong rows.
 type liar struct {
@@ -115,22 +117,18 @@ func floats(b []byte) []float32 {
 	return out
 }
 
-// auditedNetwork samples every session. The last node lies as mode says. Node
-// plain computes with other kernels and in other chunks, so that honest nodes
-// are not equal bit for bit; -1 for none.
-func auditedNetwork(t *testing.T, mode *atomic.Pointer[string], plain int, ranges ...string) *network {
+// auditedNetwork samples every session. The nodes with the last range lie as
+// bend says; what they re-execute for others they compute truly.
+func auditedNetwork(t *testing.T, model string, bend func(seam.Stage) seam.Stage, ranges ...string) *network {
 	t.Helper()
 	needLibrary(t)
 	leaktest.Check(t)
-	n := &network{t: t, dir: t.TempDir(), model: guide, trackerAddr: "127.0.0.1:0", log: testLog(t)}
+	n := &network{t: t, dir: t.TempDir(), model: model, trackerAddr: "127.0.0.1:0", log: testLog(t)}
 	n.audits = numeric.Config{Share: 1, Settle: 3 * time.Second, PerMinute: 1000}
 	n.startTracker()
 	for i, r := range ranges {
 		o := program.NodeOptions{Data: filepath.Join(n.dir, fmt.Sprintf("node-%d", i)), Layers: r}
-		if i == plain {
-			o.NoRepack, o.ChunkRows = true, 64
-		}
-		if i < len(ranges)-1 || mode == nil {
+		if r != ranges[len(ranges)-1] || bend == nil {
 			n.startNode(o)
 			continue
 		}
@@ -139,7 +137,7 @@ func auditedNetwork(t *testing.T, mode *atomic.Pointer[string], plain int, range
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.Bend(func(st seam.Stage) seam.Stage { return &liar{Stage: st, mode: mode} })
+		x.Bend(bend)
 		m := &node{Node: x, part: run("liar "+r, x.Run), o: o}
 		t.Cleanup(func() { m.end(t) })
 		n.nodes = append(n.nodes, m)
@@ -176,6 +174,9 @@ func (n *network) audited(question string, tokens int) numeric.Record {
 	n.t.Helper()
 	r := ask(question)
 	r.MaxTokens, r.IgnoreEOS = tokens, true
+	if n.model == guideF16 {
+		r.Model = guideF16Name
+	}
 	a := n.answer(r)
 	var rec *numeric.Record
 	eventually(n.t, "the session's audit", func() bool {
@@ -203,18 +204,19 @@ func (n *network) audited(question string, tokens int) numeric.Record {
 // though another process computes them, and decode steps as one chunk.
 func TestAudits(t *testing.T) {
 	mode := new(atomic.Pointer[string])
-	n := auditedNetwork(t, mode, 1, "0-3", "3-6", "6-8", "3-6")
-	last := n.nodes[3].ID()
+	n := auditedNetwork(t, guide, func(st seam.Stage) seam.Stage { return &liar{Stage: st, mode: mode} }, "0-3", "3-6", "6-8", "3-6")
 	honest := 0.0
 	for _, q := range questions {
-		r := n.audited(q, 40)
+		r := n.audited(q, 120)
 		m := r.Measures
-		if r.Hop != 1 || m.Basis != protocol.AuditContribution || m.Rows < 45 || r.Auditor == r.Node || r.Class != m.Class || m.Class.Threads != 1 || m.Class.CPU == "" {
+		if r.Hop != 1 || m.Basis != protocol.AuditContribution || m.Rows < 125 || r.Auditor == r.Node || r.Class != m.Class || m.Class.Threads != 1 || m.Class.CPU == "" {
 			t.Errorf("%+v, %+v", r, m)
 		}
 		honest = max(honest, m.Max)
 	}
-	if honest == 0 || honest > 1e-2 {
+	// On the computers that we know they are equal bit for bit: the steps are
+	// re-executed in small chunks, which run the same kernels.
+	if honest > 1e-3 {
 		t.Errorf("honest nodes are %g away", honest)
 	}
 	for name := range lies {
@@ -223,18 +225,8 @@ func TestAudits(t *testing.T) {
 			defer func() { n.t = n.parent }()
 			mode.Store(&name)
 			defer mode.Store(nil)
-			for try := 0; ; try++ {
-				if try == 8 {
-					t.Fatal("the node that lies was never on a route")
-				}
-				r := n.audited(questions[try%2], 40)
-				if r.Node != last {
-					continue // the honest one served, and was audited by the other's true stage
-				}
-				if r.Measures.Median < 10*honest || r.Measures.Median < 1e-2 {
-					t.Errorf("median %g, honest nodes were at most %g away", r.Measures.Median, honest)
-				}
-				return
+			if r := n.audited(questions[0], 40); r.Measures.Median < 10*honest || r.Measures.Median < .04 {
+				t.Errorf("median %g, honest nodes were at most %g away", r.Measures.Median, honest)
 			}
 		})
 	}
@@ -249,7 +241,7 @@ func TestAudits(t *testing.T) {
 // TestAuditOfHeads: of a route of two hops only the head can be audited; its
 // input is kept by the gateway, which nobody can dial.
 func TestAuditOfHeads(t *testing.T) {
-	n := auditedNetwork(t, nil, -1, "0-3", "3-8", "0-4")
+	n := auditedNetwork(t, guide, nil, "0-3", "3-8", "0-4")
 	for _, q := range questions {
 		r := n.audited(q, 20)
 		if m := r.Measures; r.Hop != 0 || m.Basis != protocol.AuditWhole || m.Rows < 20 || m.Max > 1e-2 {
@@ -257,4 +249,39 @@ func TestAuditOfHeads(t *testing.T) {
 		}
 	}
 	n.idle()
+}
+
+// otherWeights is a stage that opens its sessions on the stage of another model.
+type otherWeights struct {
+	seam.Stage
+	other *program.Node
+	on    *atomic.Bool
+}
+
+func (o *otherWeights) Open(ctx context.Context, x seam.StageOpen) (seam.StageSession, error) {
+	if o.on.Load() {
+		return o.other.Stage().Process().Open(ctx, x)
+	}
+	return o.Stage.Open(ctx, x)
+}
+
+// TestAuditOfOtherWeights: a node that runs the 8-bit weights of a model where
+// the 16-bit ones are leased. The answers are as good, the distance shows it.
+func TestAuditOfOtherWeights(t *testing.T) {
+	needLibrary(t)
+	x, err := program.NewNode(t.Context(), program.NodeOptions{Data: t.TempDir(), Model: guide, Layers: "3-6", Log: discard, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := run("8-bit node", x.Run)
+	t.Cleanup(func() { p.end(t) })
+	<-x.Ready()
+	on := new(atomic.Bool)
+	n := auditedNetwork(t, guideF16, func(st seam.Stage) seam.Stage { return &otherWeights{Stage: st, other: x, on: on} }, "0-3", "3-6", "6-8", "3-6")
+	honest := n.audited(questions[0], 40).Measures
+	on.Store(true)
+	lying := n.audited(questions[0], 40).Measures
+	if honest.Max > 1e-3 || lying.Median < 10*honest.Max || lying.Median < 1e-3 {
+		t.Errorf("honest at most %g, lying median %g", honest.Max, lying.Median)
+	}
 }

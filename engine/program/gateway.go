@@ -31,6 +31,7 @@ import (
 // GatewayOptions configure a Gateway. Zero values take the defaults in brackets.
 type GatewayOptions struct {
 	Data       string
+	Owner      string // folder of the owner key [Data]
 	Tracker    string
 	TrackerKey ed25519.PublicKey
 	// Models are GGUF files whose tokenizers and templates this gateway uses;
@@ -70,6 +71,7 @@ type Gateway struct {
 	llama string // version of the native library
 	l     net.Listener
 
+	owner   *ownerDesk
 	ctl     *control.Client
 	client  *seam.Client
 	book    *receipt.Book
@@ -118,11 +120,18 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	}
 	g.client = seam.NewClient(g.id)
 	g.peers = newPeers(g.client, g.id.ID(), g.log)
+	if g.owner, err = newOwnerDesk(ownerOptions{data: o.Data, wallet: o.Owner, tracker: o.Tracker, key: g.trackerKey, node: g.id, log: o.Log}); err != nil {
+		return nil, err
+	}
 	if err := g.connect(); err != nil {
 		return nil, err
 	}
+	keys, err := apiKeys(o.Data)
+	if err != nil {
+		return nil, err
+	}
 	g.api = gateway.New(gateway.Options{
-		Backend: g.manager, Key: g.key, DefaultMaxTokens: defaultMaxTokens, Logger: g.log, AllowedHosts: allowedHosts(g.l.Addr()),
+		Backend: g.manager, Key: g.key, Keys: keys, DefaultMaxTokens: defaultMaxTokens, Logger: g.log, AllowedHosts: allowedHosts(g.l.Addr()),
 	})
 	return g, g.writeEndpoint()
 }
@@ -172,9 +181,9 @@ func (g *Gateway) connect() (err error) {
 		Build:  protocol.Build{Protocol: protocol.Version, Llama: g.llama},
 		Engine: version.String(), PinnedTracker: g.o.TrackerKey, Trust: control.NewFileTrust(g.o.Data),
 		OnPeers: g.peers.set, Logger: g.o.Log("control"),
-		OnEndSession: func(id protocol.SessionID, e *protocol.Error) { g.manager.End(id, e) },
-		OnState:      func(s control.State) { wakeBook(g.book)(s) },
-		OnOther:      g.audits.Handle,
+		OnEndSession: func(id protocol.SessionID, e *protocol.Error) { g.manager.End(id, e) }, OnWelcome: g.owner.welcomed,
+		OnState: func(s control.State) { wakeBook(g.book)(s) },
+		OnOther: g.audits.Handle,
 	})
 	if err != nil {
 		return err
@@ -247,6 +256,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 	})
 	parts.Go(func() { g.peers.run(ctx) })
+	parts.Go(func() { g.owner.run(ctx) })
 	parts.Go(func() { g.audits.Run(ctx) })
 	parts.Go(func() { g.nets.host.Run(ctx) })
 
@@ -282,6 +292,9 @@ func (g *Gateway) release() (err error) {
 	}
 	if g.client != nil {
 		g.client.Close()
+	}
+	if g.owner != nil {
+		g.owner.close()
 	}
 	if g.texts != nil {
 		g.texts.close()

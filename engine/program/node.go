@@ -29,6 +29,7 @@ import (
 // NodeOptions configure a Node. Zero values take the defaults in brackets.
 type NodeOptions struct {
 	Data    string // folder for key, shards and the local API
+	Owner   string // folder of the owner key [Data]
 	Tracker string // URL; "" works alone
 	// TrackerKey pins the tracker; empty trusts the first key seen.
 	TrackerKey ed25519.PublicKey
@@ -92,6 +93,7 @@ type Node struct {
 	peers    *peers
 	audits   *audit.Service
 	bend     func(seam.Stage) seam.Stage // tests: a node that lies; nil
+	owner    *ownerDesk
 	api      *localapi.Server
 	stop     context.CancelCauseFunc // set by Run
 	ctlMade  chan struct{}           // closed when ctl is set
@@ -164,8 +166,14 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 		Identity: n.id, Stage: n.readyStage, TrackerKey: n.trackerKey, Logger: n.o.Log("seam"), HopFailed: n.hopFailed,
 		Receipts: hooks.Hops{Book: n.book, Engine: version.String()},
 	})
+	n.owner, err = newOwnerDesk(ownerOptions{
+		data: n.o.Data, wallet: n.o.Owner, tracker: n.o.Tracker, key: n.trackerKey, node: n.id, changed: n.modelsChanged, log: n.o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	n.api, err = localapi.Start(localapi.Options{
-		Dir: n.o.Data, Listen: n.o.APIListen, Source: (*nodeStatus)(n), Version: version.String(), Logger: n.o.Log("localapi"),
+		Dir: n.o.Data, Listen: n.o.APIListen, Source: (*nodeStatus)(n), Owner: n.owner, Version: version.String(), Logger: n.o.Log("localapi"),
 	})
 	return n, err
 }
@@ -254,6 +262,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	}
 	parts.Go(func() { n.peers.run(ctx) })
+	parts.Go(func() { n.owner.run(ctx) })
 	parts.Go(func() { n.audits.Run(ctx) })
 
 	<-ctx.Done()
@@ -267,6 +276,7 @@ func (n *Node) Run(ctx context.Context) error {
 	parts.Wait()
 	err = errors.Join(err, n.book.Close()) // no session adds to it any more
 	n.client.Close()
+	n.owner.close()
 	n.lock.Unlock()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -291,6 +301,9 @@ func (n *Node) release() {
 	}
 	if n.client != nil {
 		n.client.Close()
+	}
+	if n.owner != nil {
+		n.owner.close()
 	}
 	if n.api != nil {
 		end, cancel := context.WithTimeout(context.Background(), closeTimeout)

@@ -70,7 +70,7 @@ func (n *Node) runControl(ctx context.Context) error {
 		URL: n.o.Tracker, Identity: n.id, Role: protocol.RoleNode, Engine: version.String(),
 		Build: protocol.Build{Protocol: protocol.Version, Llama: about.Llama},
 		Addr:  n.o.SeamAddr, Host: n.host.String(), PinnedTracker: n.o.TrackerKey, Trust: control.NewFileTrust(n.o.Data),
-		Report: n.report, OnPeers: n.peers.set, OnEndSession: n.endSession, OnState: wakeBook(n.book), OnOther: n.audits.Handle, Logger: n.o.Log("control"),
+		Report: n.report, OnPeers: n.peers.set, OnEndSession: n.endSession, OnWelcome: n.owner.welcomed, OnState: wakeBook(n.book), OnOther: n.audits.Handle, Logger: n.o.Log("control"),
 	})
 	if err != nil {
 		return err

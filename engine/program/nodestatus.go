@@ -25,7 +25,7 @@ func (s *nodeStatus) Status() localapi.Status {
 	out := localapi.Status{
 		Version: version.String(), Node: n.id.ID(), Role: string(protocol.RoleNode),
 		PID: os.Getpid(), Started: n.began, UptimeSec: int64(time.Since(n.began).Seconds()), Seam: n.o.SeamAddr,
-		Tracker: tracker, Sharing: !n.sharingOff(), Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
+		Owner: n.owner.status(), Tracker: tracker, Sharing: !n.sharingOff(), Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
 		Memory:     localapi.Memory{Total: n.host.MemoryBytes},
 		Goroutines: runtime.NumGoroutine(), OpenFiles: probe.OpenFiles(os.Getpid()),
 	}
@@ -41,6 +41,10 @@ func (s *nodeStatus) Status() localapi.Status {
 		if e != nil {
 			out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, e))
 		}
+	}
+	// A broken connection says why the owner is not known either.
+	if e := out.Owner.Error; e != nil && tracker.Connected {
+		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, e))
 	}
 	if trouble != nil {
 		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, trouble))

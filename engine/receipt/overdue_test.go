@@ -142,6 +142,40 @@ func TestFramesAfterTheEnd(t *testing.T) {
 	})
 }
 
+// A session that was opened and never used asks nobody where it ended, and
+// answers at once.
+func TestNothingRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoute(t, 2, func(o *Options) { o.Receiver = asked{t} })
+		defer r.close()
+		for i, h := range r.hops {
+			h.Close()
+			if m, err := h.Mark(); err != nil || m != (protocol.ReceiptMark{}) {
+				t.Errorf("hop %d: %+v, %v", i, m, err)
+			}
+		}
+		r.driver.Close()
+		time.Sleep(2 * defaultLinger)
+		synctest.Wait()
+		if st := r.books[0].Stats(); st != (Stats{Bytes: st.Bytes}) {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// asked is a receiver that nobody should ask.
+type asked struct{ t *testing.T }
+
+func (a asked) Mark(context.Context, *protocol.Lease, int) (protocol.ReceiptMark, error) {
+	a.t.Error("asked for a mark")
+	return protocol.ReceiptMark{}, nil
+}
+
+func (a asked) Countersign(context.Context, *protocol.Lease, int, []byte) ([]byte, error) {
+	a.t.Error("asked for a signature")
+	return nil, protocol.Errorf(protocol.CodeInternal, "nothing to sign")
+}
+
 // BenchmarkMiddleHop is what receipts add to a decode step of a hop in the
 // middle, with rows of so many numbers in f32: both ends of both seams' sums,
 // all on the goroutines that move the frames. One step in 32 makes a receipt.

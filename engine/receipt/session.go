@@ -3,6 +3,7 @@ package receipt
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"neuron/engine/protocol"
@@ -41,6 +42,7 @@ type Session struct {
 	class protocol.Class
 	spans *spans.Collector
 	kick  chan struct{}
+	began atomic.Bool // a row frame came
 
 	mu     sync.Mutex // guards below
 	broken bool
@@ -121,7 +123,10 @@ func (b *Book) Find(id protocol.SessionID, hop int) (*Session, error) {
 // In, Executed, Out, Acked and Truncate note frames as protocol.Spans says.
 
 // In notes a row frame on its way into the hop, or from the driver to hop 0.
-func (s *Session) In(f *protocol.Frame) { s.note(s.spans.In(f)) }
+func (s *Session) In(f *protocol.Frame) {
+	s.began.Store(true)
+	s.note(s.spans.In(f))
+}
 
 // Executed notes an acknowledgement of the stage, for the driver of the tail.
 func (s *Session) Executed(epoch, pos uint32) { s.note(s.spans.Executed(epoch, pos)) }
@@ -280,6 +285,9 @@ func (s *Session) Mark() (protocol.ReceiptMark, error) {
 // Close says that the session has ended and returns at once; idempotent. What
 // can still be finished is finished within Linger.
 func (s *Session) Close() {
+	if s.hop >= 0 && !s.began.Load() {
+		s.finish(protocol.ReceiptMark{}) // nothing ran here, and so nothing behind it
+	}
 	s.mu.Lock()
 	if !s.ended {
 		s.ended, s.until = true, s.b.o.Now().Add(s.b.o.Linger)

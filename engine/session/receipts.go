@@ -16,11 +16,13 @@ type Receipts interface {
 }
 
 // RouteReceipts are one session's receipts at its driver, who signs what the
-// tail did. The first three methods note frames; they neither wait nor fail.
+// tail did. The first four methods note frames; they neither wait nor fail.
 type RouteReceipts interface {
 	// In notes a row frame that is about to be sent to hop 0, Executed an
 	// acknowledgement of the tail, Out a token frame.
 	In(f *protocol.Frame)
+	// Truncate notes a truncate frame, in order with the rows.
+	Truncate(f *protocol.Frame)
 	Executed(epoch, pos uint32)
 	Out(f *protocol.Frame)
 	// Pull signs what waits at the tail, beside the frames.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,23 @@ func (b *book) Open(l *protocol.Lease, signed *protocol.SignedLease) (session.Ro
 	return b, nil
 }
 
+// record is a copy of what was recorded.
+func (b *book) record() (events []string, pulls, ends int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.events), b.pulls, b.ends
+}
+
+// closed wants ends exchanges at the end, between least and most, and the close
+// behind them.
+func (b *book) closed(t *testing.T, least, most int) {
+	t.Helper()
+	events, _, ends := b.record()
+	if ends < least || ends > most || len(events) == 0 || events[len(events)-1] != "close" {
+		t.Errorf("%d exchanges at the end of %v, want %d to %d", ends, events, least, most)
+	}
+}
+
 func (b *book) note(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,6 +65,7 @@ func (b *book) note(format string, args ...any) {
 }
 
 func (b *book) In(f *protocol.Frame)       { b.note("in %d", f.Pos) }
+func (b *book) Truncate(f *protocol.Frame) { b.note("truncate %d", f.Pos) }
 func (b *book) Executed(epoch, pos uint32) { b.note("executed %d", pos) }
 func (b *book) Out(f *protocol.Frame)      { b.note("out %d", f.Pos) }
 func (b *book) Close()                     { b.note("close") }
@@ -93,12 +112,13 @@ func TestReceiptsFollowTheFrames(t *testing.T) {
 			t.Fatalf("%s, %v", fin, err)
 		}
 		synctest.Wait()
+		events, _, _ := b.record()
 		want := []string{
 			"in 0", "executed 0", "out 3", "in 3", "executed 3", "out 4", "in 4", "executed 4", "out 5",
 			"finish, released 1", "close",
 		}
-		if !slices.Equal(b.events, want) {
-			t.Errorf("%s, want %s", strings.Join(b.events, "; "), strings.Join(want, "; "))
+		if !slices.Equal(events, want) {
+			t.Errorf("%s, want %s", strings.Join(events, "; "), strings.Join(want, "; "))
 		}
 	})
 }
@@ -106,12 +126,11 @@ func TestReceiptsFollowTheFrames(t *testing.T) {
 // The tail's receipts are fetched about every 64 tokens, one fetch at a time,
 // and a slow fetch holds no token up.
 func TestReceiptsAreFetchedBesideTheAnswer(t *testing.T) {
-	var running, most int
+	var running, most atomic.Int32
 	b := &book{}
 	b.pull = func(ctx context.Context, n int) error {
-		running++
-		most = max(most, running)
-		defer func() { running-- }()
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
 		if n > 2 {
 			return protocol.Errorf(protocol.CodeUnavailable, "the tail is busy")
 		}
@@ -133,8 +152,8 @@ func TestReceiptsAreFetchedBesideTheAnswer(t *testing.T) {
 		}
 		synctest.Wait()
 		// After 64, then each second, then for each 64 of the rest.
-		if b.pulls < 4 || b.pulls > 6 || most != 1 {
-			t.Errorf("%d fetches, %d at a time", b.pulls, most)
+		if _, pulls, _ := b.record(); pulls < 4 || pulls > 6 || most.Load() != 1 {
+			t.Errorf("%d fetches, %d at a time", pulls, most.Load())
 		}
 	})
 }
@@ -145,8 +164,8 @@ func TestReceiptsOfAPrompt(t *testing.T) {
 	runBook(t, sessiontest.Script{RowTime: time.Millisecond, ChunkRows: 64, Answer: []int32{1}}, b, func(w *world) {
 		answer(w.start(ask(640, 5)))
 		synctest.Wait()
-		if b.pulls < 8 {
-			t.Errorf("%d fetches for 10 chunks", b.pulls)
+		if _, pulls, _ := b.record(); pulls < 8 {
+			t.Errorf("%d fetches for 10 chunks", pulls)
 		}
 	})
 }
@@ -171,9 +190,7 @@ func TestReceiptsLastExchange(t *testing.T) {
 			t.Error("the session keeps its place")
 		}
 		time.Sleep(10 * time.Second)
-		if b.ends != 4 || b.events[len(b.events)-1] != "close" {
-			t.Errorf("%d attempts, then %s", b.ends, b.events[len(b.events)-1])
-		}
+		b.closed(t, 4, 4)
 	})
 }
 
@@ -183,9 +200,7 @@ func TestReceiptsLastExchangeAtTheEnd(t *testing.T) {
 	runBook(t, sessiontest.Script{Answer: []int32{1}}, b, func(w *world) {
 		answer(w.start(ask(3, 5)))
 		time.Sleep(time.Minute)
-		if b.ends < 5 || b.ends > 12 || b.events[len(b.events)-1] != "close" {
-			t.Errorf("%d attempts, then %s", b.ends, b.events[len(b.events)-1])
-		}
+		b.closed(t, 5, 12)
 		began := time.Now()
 		answer(w.start(ask(3, 5)))
 		if err := w.m.Close(context.Background()); err != nil {
@@ -203,9 +218,7 @@ func TestReceiptsLastExchangeRefused(t *testing.T) {
 	runBook(t, sessiontest.Script{Answer: []int32{1}}, b, func(w *world) {
 		answer(w.start(ask(3, 5)))
 		time.Sleep(time.Minute)
-		if b.ends != 1 {
-			t.Errorf("%d attempts", b.ends)
-		}
+		b.closed(t, 1, 1)
 	})
 }
 
@@ -225,9 +238,11 @@ func TestReceiptsOfALostRoute(t *testing.T) {
 					t.Fatal(fin)
 				}
 				time.Sleep(20 * time.Second)
-				if want := lost != 2; b.ends > 0 != want || b.events[len(b.events)-1] != "close" {
-					t.Errorf("%d exchanges at the end, then %s", b.ends, b.events[len(b.events)-1])
+				want := 1
+				if lost == 2 {
+					want = 0
 				}
+				b.closed(t, want, want)
 			})
 		})
 	}
@@ -240,8 +255,9 @@ func TestReceiptsOfAPrivateRoute(t *testing.T) {
 		if _, _, fin, err := answer(w.start(ask(3, 5))); fin != protocol.FinishStop || err != nil {
 			t.Fatalf("%s, %v", fin, err)
 		}
-		if synctest.Wait(); len(b.events) != 0 {
-			t.Errorf("events %v", b.events)
+		synctest.Wait()
+		if events, _, _ := b.record(); len(events) != 0 {
+			t.Errorf("events %v", events)
 		}
 	})
 }

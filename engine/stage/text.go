@@ -3,8 +3,11 @@ package stage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
+	"time"
 
+	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
 )
@@ -130,6 +133,40 @@ func (t *Text) Detokenize(ctx context.Context, ids []int32, special bool) ([]byt
 		return nil, err
 	}
 	return r.Bytes, nil
+}
+
+// CheckGrammar asks whether the tail's sampler would take a GBNF grammar; see
+// gateway.TextModel.
+func (t *Text) CheckGrammar(ctx context.Context, gbnf string) error {
+	_, err := t.call(ctx, wire.Call{Op: wire.OpGrammar, Grammar: gbnf})
+	return err
+}
+
+// renderTime is when a child that still runs a template is given up: the
+// template language ends by itself after chattmpl.MaxTime, but for single
+// expressions. A conversation may be rendered twice (for spans).
+const renderTime = 3 * chattmpl.MaxTime
+
+// Render runs the model's chat template in the child; see gateway.TextModel. A
+// template that takes too much time or memory costs the child, which the next
+// call starts again.
+func (t *Text) Render(ctx context.Context, in chattmpl.Input, spans bool) (chattmpl.Output, error) {
+	c, err := t.get(ctx)
+	if err != nil {
+		return chattmpl.Output{}, err
+	}
+	limit := time.AfterFunc(renderTime, c.kill)
+	r, err := t.call(ctx, wire.Call{Op: wire.OpRender, Render: &in, Spans: spans})
+	late := !limit.Stop()
+	switch {
+	case err != nil && ctx.Err() == nil && (late || errors.Is(err, &protocol.Error{Code: protocol.CodeStageLost})):
+		return chattmpl.Output{}, protocol.Errorf(protocol.CodeTemplateInvalid, "the model's chat template takes too much time or memory: %w", err)
+	case err != nil:
+		return chattmpl.Output{}, err
+	case r.Rendered == nil:
+		return chattmpl.Output{}, protocol.Errorf(protocol.CodeStageLost, "the text tools rendered nothing")
+	}
+	return *r.Rendered, nil
 }
 
 // Close ends the child; later calls fail with shutdown.

@@ -20,8 +20,7 @@ import (
 
 var (
 	pass = []byte("correct horse")
-	// quick makes the tests of the format fast; TestExportAndRecover uses the
-	// real costs.
+	// quick makes the tests fast; TestExportAndRecover uses the real costs once.
 	quick = kdf{passes: 1, memory: 64, threads: 1}
 )
 
@@ -117,6 +116,11 @@ func TestExportAndRecover(t *testing.T) {
 	if got, err := SealedOwner(sealed); err != nil || got != id {
 		t.Errorf("%s, %v", got, err)
 	}
+	if k, err := Unseal(sealed, pass); err != nil || !k.Equal(key) {
+		t.Error("the file does not open", err)
+	}
+	sealed, err = seal(key, pass, quick) // costs as above take seconds with the race detector
+	must(t, err)
 
 	// An empty folder takes it, once more is no change.
 	got, err := At(second).Recover(sealed, pass, false)

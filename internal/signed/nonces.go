@@ -116,10 +116,15 @@ func (s *seen) take(now int64, a *auth) error {
 	if a.at <= s.floor {
 		return timeError(now, "the key has signed %d later requests; sign this one again", perKey)
 	}
-	s.requests = slices.Insert(s.requests, i, entry{a.at, a.nonce})
-	if len(s.requests) > perKey {
+	if len(s.requests) == perKey {
+		if i == 0 { // it is itself the oldest, and forgotten at once
+			s.floor = a.at
+			return nil
+		}
 		s.floor = s.requests[0].at
 		s.requests = slices.Delete(s.requests, 0, 1)
+		i--
 	}
+	s.requests = slices.Insert(s.requests, i, entry{a.at, a.nonce})
 	return nil
 }

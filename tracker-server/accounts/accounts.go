@@ -58,6 +58,10 @@ type Handler struct {
 	mux      *http.ServeMux
 	verifier *signed.Verifier
 	exports  exports
+	// reading has one place for each statement or list of earnings that is read
+	// at one time: they may go over all lines of an account.
+	reading  chan struct{}
+	readWait time.Duration
 
 	sources limiter // requests of one address
 	signers limiter // requests of one key
@@ -82,7 +86,7 @@ func New(o Options) *Handler {
 		o.Owned = func(context.Context, protocol.NodeID) {}
 	}
 	h := &Handler{
-		o: o, mux: http.NewServeMux(),
+		o: o, mux: http.NewServeMux(), reading: make(chan struct{}, maxReading), readWait: 10 * time.Second,
 		sources: limiter{now: o.Now, every: 100 * time.Millisecond, burst: 200},
 		signers: limiter{now: o.Now, every: 500 * time.Millisecond, burst: 60},
 		binds:   limiter{now: o.Now, every: 3 * time.Minute, burst: 20},

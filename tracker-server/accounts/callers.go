@@ -77,7 +77,11 @@ func (h *Handler) callerOf(ctx context.Context, key ed25519.PublicKey) (c caller
 
 // reader is who asks to see an account: by a signature or an API key.
 func (h *Handler) reader(w http.ResponseWriter, r *http.Request) (caller, error) {
-	secret, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return caller{}, protocol.Errorf(protocol.CodeUnauthorized, "sign the request with the key of an owner or a node, or send a client's key: Authorization: Bearer nk-...")
+	}
+	secret, bearer := strings.CutPrefix(header, "Bearer ")
 	if !bearer {
 		key, _, err := h.signer(w, r)
 		if err != nil {

@@ -137,7 +137,7 @@ func (h *Handler) export(w http.ResponseWriter, r *http.Request, q *query) error
 	}
 	defer h.exports.end(q.Account)
 	// The first page decides whether there is an error to answer with.
-	page, err := h.o.Ledger.Statement(r.Context(), q.LineQuery, q.cursor, maxPageLines)
+	page, err := h.page(r.Context(), q, q.cursor, maxPageLines)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (h *Handler) export(w http.ResponseWriter, r *http.Request, q *query) error
 		if t.w.Flush(); page.Next == "" || t.w.Error() != nil {
 			return t.end()
 		}
-		if page, err = h.o.Ledger.Statement(r.Context(), q.LineQuery, page.Next, maxPageLines); err != nil {
+		if page, err = h.page(r.Context(), q, page.Next, maxPageLines); err != nil {
 			if r.Context().Err() == nil {
 				h.o.Logger.Error("a statement ends early", "err", err)
 			}

@@ -54,7 +54,7 @@ func (w *world) victim(id store.AccountID) string {
 // change, and no answer shows any of it.
 func TestNobodyElsesMoney(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			nobodyElsesMoney(t, rand.New(rand.NewPCG(seed, 7)))
@@ -124,7 +124,7 @@ func nobodyElsesMoney(t *testing.T, random *rand.Rand) {
 		return status, answer
 	}
 	statuses := map[int]int{}
-	for step := range 500 {
+	for step := range 250 {
 		w.pass(5 * time.Second)
 		var status int
 		var answer, what string
@@ -217,7 +217,7 @@ func nobodyElsesMoney(t *testing.T, random *rand.Rand) {
 	}
 	// The run was not made of refusals alone, nor of one kind of them.
 	for _, s := range []int{200, 201, 401, 403, 404} {
-		if statuses[s] < 5 {
+		if statuses[s] < 2 {
 			t.Errorf("answers by status: %v", statuses)
 			break
 		}

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"context"
 	"mime"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/store"
 )
 
@@ -17,6 +19,7 @@ const (
 	pageLines    = 100    // lines of a page when nobody says how many
 	maxPageLines = 1000   // of one page
 	maxEarnings  = 10_000 // rows of one answer
+	maxReading   = 4      // statements that are read at one time
 )
 
 // query is what the parameters of a statement or of earnings select.
@@ -162,6 +165,30 @@ func (h *Handler) lineView(l *store.LineItem) lineView {
 	return v
 }
 
+// read waits for a place to read lines. Errors: unavailable, cancelled.
+func (h *Handler) read(ctx context.Context) (done func(), err error) {
+	t := time.NewTimer(h.readWait)
+	defer t.Stop()
+	select {
+	case h.reading <- struct{}{}:
+		return func() { <-h.reading }, nil
+	case <-ctx.Done():
+		return nil, protocol.Errorf(protocol.CodeCancelled, "the client went away")
+	case <-t.C:
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "too many statements are being read; try again in a moment")
+	}
+}
+
+// page reads one page of a statement.
+func (h *Handler) page(ctx context.Context, q *query, cursor string, limit int) (p ledger.Page, err error) {
+	done, err := h.read(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer done()
+	return h.o.Ledger.Statement(ctx, q.LineQuery, cursor, limit)
+}
+
 // statement answers GET /v1/account/statement. As CSV without a limit it is
 // whole; else it is a page.
 func (h *Handler) statement(w http.ResponseWriter, r *http.Request) error {
@@ -180,7 +207,7 @@ func (h *Handler) statement(w http.ResponseWriter, r *http.Request) error {
 	if q.limit == 0 {
 		q.limit = pageLines
 	}
-	page, err := h.o.Ledger.Statement(r.Context(), q.LineQuery, q.cursor, q.limit)
+	page, err := h.page(r.Context(), &q, q.cursor, q.limit)
 	if err != nil {
 		return err
 	}
@@ -229,7 +256,12 @@ func (h *Handler) earnings(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.Account = c.id
+	done, err := h.read(r.Context())
+	if err != nil {
+		return err
+	}
 	list, err := h.o.Ledger.Earnings(r.Context(), q.LineQuery, maxEarnings)
+	done()
 	if err != nil {
 		return err
 	}

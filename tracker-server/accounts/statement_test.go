@@ -1,14 +1,22 @@
 package accounts
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/internal/signed"
 	"neuron/tracker-server/store"
 )
 
@@ -153,9 +161,7 @@ func TestCSV(t *testing.T) {
 	for i, n := range notes {
 		w.must(w.l.Grant(ctx, account(101), "note"+string(rune('a'+i)), 1, n))
 	}
-	for i := range 1100 {
-		w.must(w.l.Grant(ctx, account(101), "many"+time.Duration(i).String(), 2, ""))
-	}
+	w.many(1100)
 	var raw []byte
 	w.must(w.do(101, "GET", "/v1/account/statement?format=csv", nil, &raw))
 	if strings.Count(string(raw), "\n") != strings.Count(string(raw), "\r\n") {
@@ -209,6 +215,81 @@ func TestCSV(t *testing.T) {
 	w.must(w.do(101, "GET", "/v1/account/statement?format=csv", nil, &raw))
 	if len(w.h.exports.running) != maxExports-1 {
 		t.Errorf("%d exports are left", len(w.h.exports.running))
+	}
+}
+
+// many gives owner 101 so many lines.
+func (w *world) many(n int) {
+	w.t.Helper()
+	var wg sync.WaitGroup // grants that come at one time share a transaction
+	for k := range 50 {
+		wg.Go(func() {
+			for i := k; i < n; i += 50 {
+				if err := w.l.Grant(context.Background(), account(101), "many"+strconv.Itoa(i), 2, ""); err != nil {
+					w.t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestCutExport: an export that fails on its way does not look complete.
+func TestCutExport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.bind(1, 101)
+	w.many(1500)
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.h.ServeHTTP(&breaking{rw, w}, r)
+	}))
+	defer srv.Close()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/v1/account/statement?format=csv", http.NoBody)
+	w.must(err)
+	signed.SignAt(req, nil, key(101), pub(200), w.clock())
+	res, err := srv.Client().Do(req)
+	w.must(err)
+	raw, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if res.StatusCode != 200 || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%s, %d bytes, %v", res.Status, len(raw), err)
+	}
+	srv.Close()
+	if !strings.Contains(w.log.String(), "a statement ends early") || len(w.h.exports.running) != 0 || len(w.h.reading) != 0 {
+		t.Errorf("%s, %v", w.log, w.h.exports.running)
+	}
+}
+
+// breaking closes the database when the answer begins.
+type breaking struct {
+	http.ResponseWriter
+	w *world
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	b.w.db.Close()
+	return b.ResponseWriter.Write(p)
+}
+
+// TestReadersWait: so many statements are read at one time; more wait, and not
+// for ever.
+func TestReadersWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.bind(1, 101)
+	for range maxReading {
+		w.h.reading <- struct{}{}
+	}
+	w.h.readWait = time.Millisecond
+	for _, path := range []string{"statement", "earnings", "statement?format=csv"} {
+		w.code(w.do(101, "GET", "/v1/account/"+path, nil, nil), protocol.CodeUnavailable)
+	}
+	<-w.h.reading
+	for _, path := range []string{"statement", "earnings", "statement?format=csv"} {
+		w.must(w.do(101, "GET", "/v1/account/"+path, nil, new([]byte)))
+	}
+	if len(w.h.reading) != maxReading-1 {
+		t.Errorf("%d places are taken", len(w.h.reading))
 	}
 }
 

@@ -38,6 +38,7 @@ const (
 type world struct {
 	t   testing.TB
 	l   *ledger.Ledger
+	db  *sqlite.Store
 	h   *Handler
 	url string
 	log *bytes.Buffer
@@ -53,6 +54,7 @@ func newWorld(t testing.TB) *world {
 	w := &world{t: t, now: t0, names: map[protocol.NodeID]NodeInfo{}, log: new(bytes.Buffer)}
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "t.db"))
 	w.must(err)
+	w.db = db
 	t.Cleanup(func() { db.Close() })
 	w.l, err = ledger.Open(t.Context(), db, ledger.Config{Now: w.clock, StartingCredit: starting})
 	w.must(err)

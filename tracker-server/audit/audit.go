@@ -175,7 +175,7 @@ func (a *Auditor) Submit(now time.Time, from protocol.NodeID, c *Checked) Verdic
 			return refused(e)
 		}
 		return Verdict{ReceiptVerdict: protocol.ReceiptVerdict{
-			Status: protocol.ReceiptRetry, Error: protocol.Errorf(protocol.CodeUnavailable, "the session's receipts cannot be read now: %w", err),
+			Status: protocol.ReceiptRetry, Error: protocol.Errorf(protocol.CodeUnavailable, "the session's receipts cannot be read now%.0w", err), // the cause is for the log
 		}}
 	}
 	if late := now.Sub(s.lease.Expires); late > a.cfg.Keep {

@@ -311,7 +311,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	w.fails = true
-	if v := w.submit(New(DefaultConfig(), w), w.both(w.receipt(0, 0))); v.Status != protocol.ReceiptRetry || v.Error.Code != protocol.CodeUnavailable {
+	if v := w.submit(New(DefaultConfig(), w), w.both(w.receipt(0, 0))); v.Status != protocol.ReceiptRetry || v.Error.Code != protocol.CodeUnavailable ||
+		strings.Contains(v.Error.Message, "fire") || !strings.Contains(errors.Unwrap(v.Error).Error(), "fire") {
 		t.Errorf("a store that fails: %+v", v)
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"neuron/engine/manifest"
 	"neuron/engine/protocol"
 	"neuron/internal/publish"
+	"neuron/tracker-server/store"
 )
 
 // ModelPage is the catalog, and what may be published.
@@ -183,8 +186,9 @@ var errBusy = protocol.Errorf(protocol.CodeConflict, "another model is being pub
 // publish is the goroutine of a job.
 func (a *Area) publish(ctx context.Context, j *job, d deed, in PublishInput) {
 	defer j.cancel()
-	r, err := a.cfg.Network.Publish(ctx, j.Path, publish.Options{
-		Name: in.Name, License: in.License, Private: in.Private, WebSeeds: in.WebSeeds,
+	r, err := a.put(ctx, j.Path, publish.Options{
+		Name: in.Name, License: in.License, Private: in.Private, WebSeeds: in.WebSeeds, Announce: a.cfg.Announce,
+		Workers: max(1, runtime.NumCPU()/2), // the tracker goes on
 		Progress: func(done, total int64) {
 			a.mu.Lock()
 			j.Done, j.Total = done, total
@@ -200,6 +204,28 @@ func (a *Area) publish(ctx context.Context, j *job, d deed, in PublishInput) {
 	if j.Result = r; err != nil {
 		j.Error = protocol.AsError(err)
 	}
+}
+
+// put describes, signs and stores a model, as the command does.
+func (a *Area) put(ctx context.Context, path string, o publish.Options) (*Published, error) {
+	r, err := publish.Build(ctx, []string{path}, o)
+	if err != nil {
+		return nil, err
+	}
+	m := r.Manifest
+	s, err := manifest.Sign(m, a.cfg.Signer)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := a.cfg.Store.Publish(ctx, store.CatalogModel{
+		Model: m.Model, Name: m.Name, InfoHash: r.InfoHash, Private: m.Torrent.Private, WebSeeds: o.WebSeeds,
+		Published: a.cfg.Now(), Manifest: s.Raw, Torrent: r.Torrent,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.cfg.Network.ReloadCatalog(ctx)
+	return &Published{Model: m.Model, Name: m.Name, Changed: changed}, nil
 }
 
 // StopPublish cancels the publishing that runs. Error: not_found without one.
@@ -240,7 +266,8 @@ func (a *Area) Unpublish(ctx context.Context, by string, in ModelInput) (any, st
 		}
 	}
 	err := a.do(ctx, deed{by: by, action: "unpublish", subject: string(id), reason: in.Reason, detail: all[id]}, func() error {
-		return a.cfg.Network.Unpublish(ctx, id)
+		return a.cfg.Store.Unpublish(ctx, id)
 	})
+	a.cfg.Network.ReloadCatalog(ctx)
 	return map[string]any{"model": id, "name": all[id]}, fmt.Sprintf("The model %s is no longer published. Nodes that hold it go on serving it.", all[id]), err
 }

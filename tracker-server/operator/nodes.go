@@ -42,10 +42,19 @@ type NodeRow struct {
 	LastSeen time.Time       `json:"last_seen,omitzero"`
 	Failures int             `json:"failures"`
 	Shards   []string        `json:"shards"` // "model layers/all state"
+
+	role protocol.Role // of the newest connection
 }
 
 // Online reports whether it is connected.
 func (n *NodeRow) Online() bool { return len(n.Roles) > 0 }
+
+// Waits reports whether it waits for an approval. What only asks for routes
+// needs none.
+func (n *NodeRow) Waits(p standing.Policy) bool {
+	serves := n.Network != "" || !n.Online() && n.role == protocol.RoleNode
+	return p == standing.Approve && serves && !n.Approved.Set() && !n.Banned.Set()
+}
 
 // NodeQuery selects nodes.
 type NodeQuery struct {
@@ -80,7 +89,7 @@ func (a *Area) rows(ctx context.Context) (map[protocol.NodeID]*NodeRow, error) {
 	}
 	for i := range known {
 		n := get(known[i].ID)
-		n.Host, n.Addr, n.LastSeen = known[i].Host, known[i].Addr, known[i].LastSeen
+		n.Host, n.Addr, n.LastSeen, n.role = known[i].Host, known[i].Addr, known[i].LastSeen, known[i].Role
 	}
 	for _, v := range a.cfg.Network.Nodes() {
 		n := get(v.Node)
@@ -172,7 +181,7 @@ func (n *NodeRow) matches(text, state string, policy standing.Policy) bool {
 			return false
 		}
 	case "waiting":
-		if policy != standing.Approve || n.Approved.Set() || n.Banned.Set() {
+		if !n.Waits(policy) {
 			return false
 		}
 	default:
@@ -214,7 +223,7 @@ func (a *Area) Node(ctx context.Context, short string) (*NodeDetail, error) {
 	if err := a.own(ctx, &d.NodeRow); err != nil {
 		return nil, err
 	}
-	if d.Proofs, err = a.cfg.Network.Proofs(ctx, id); err != nil {
+	if d.Proofs, err = a.proofs(ctx, id); err != nil {
 		return nil, err
 	}
 	d.Log, err = a.cfg.Store.OperatorLog(ctx, string(id), 0, pageSize)
@@ -306,3 +315,33 @@ func (a *Area) setStanding(ctx context.Context, by string, s standing.Subject, s
 }
 
 func isCode(err error, c protocol.Code) bool { return errors.Is(err, &protocol.Error{Code: c}) }
+
+// Proofs are looked through in pages, back to a bound.
+const (
+	proofPage     = 500
+	maxProofPages = 20
+)
+
+// proofs lists the proven faults of a node, the newest first.
+func (a *Area) proofs(ctx context.Context, id protocol.NodeID) ([]Proof, error) {
+	out := []Proof{}
+	before := int64(0)
+	for range maxProofPages {
+		list, err := a.cfg.Store.Proofs(ctx, before, proofPage)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if p := &list[i]; p.Culprit == id {
+				out = append(out, Proof{
+					ID: p.ID.String(), Kind: p.Kind, At: p.Found, Text: p.Text, Owner: p.Owner, Lifted: p.Lifted, Forfeited: p.Forfeited, Note: p.Note,
+				})
+			}
+		}
+		if len(list) < proofPage {
+			break
+		}
+		before = list[len(list)-1].Num
+	}
+	return out, nil
+}

@@ -10,13 +10,13 @@ package operator
 
 import (
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/internal/publish"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/ledger/keys"
 	"neuron/tracker-server/ledger/owners"
@@ -42,13 +42,8 @@ type Network interface {
 	SetStanding(ctx context.Context, c standing.Change) (changed bool, err error)
 	// Catalog lists the published models by name.
 	Catalog() []protocol.CatalogModel
-	// Unpublish takes a model out of the catalog. Error: model_not_found.
-	Unpublish(ctx context.Context, id protocol.ModelID) error
-	// Publish describes, signs and stores a model of this computer. Errors: those
-	// of publish.Build and of the store.
-	Publish(ctx context.Context, path string, o publish.Options) (*Published, error)
-	// Proofs lists the proven faults of a node, the newest first.
-	Proofs(ctx context.Context, id protocol.NodeID) ([]Proof, error)
+	// ReloadCatalog shows at once what was published or taken out.
+	ReloadCatalog(ctx context.Context)
 	// Settings lists the settings in force.
 	Settings() []Setting
 }
@@ -80,8 +75,8 @@ type Setting struct {
 	About string `json:"about"`
 }
 
-// Config is what an Area stands on. All fields but SecureHost and PublishFrom
-// are needed.
+// Config is what an Area stands on. All fields but Announce, SecureHost and
+// PublishFrom are needed.
 type Config struct {
 	Network Network
 	Store   store.Store
@@ -89,8 +84,12 @@ type Config struct {
 	Keys    *keys.Keys
 	Owners  *owners.Owners
 	Faults  *receipts.Faults
-	Logger  *slog.Logger
-	Now     func() time.Time
+	// Signer signs what is published: the tracker's own key. Announce is what
+	// torrents carry, nil when nobody knows how others reach the tracker.
+	Signer   ed25519.PrivateKey
+	Announce []string
+	Logger   *slog.Logger
+	Now      func() time.Time
 	// KeyPath is the file with the operator's key.
 	KeyPath string
 	// SecureHost is the host of the tracker's https URL behind a proxy that does

@@ -3,13 +3,14 @@
 // faults, and acts on proven faults. docs/protocol/receipts.md is the published
 // form of what it does.
 //
-// The server imports it, and the operator's area for what it does about faults. It
-// knows no websocket and no route: what
-// keeps a node out of public routes is a function that the server gives.
+// The server imports it, and the operator's area for what follows from faults.
+// It knows no websocket and no route: what keeps a node out of public routes is
+// a function that the server gives.
 package receipts
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -138,8 +139,9 @@ type batch struct {
 	done    chan struct{} // closed when answers are final
 }
 
-// maxGroup bounds the receipts of a group: others wait for it.
-const maxGroup = 1024
+// maxGroup bounds the receipts of a group, unless one batch has more: nodes wait
+// for it, and so do leases, for which the same database is written.
+const maxGroup = 256
 
 // Submit judges what node from has sent, stores it and pays for it. The answers
 // stand in the order of raws, see audit.Auditor.Submit for their codes. An
@@ -234,7 +236,7 @@ func (in *Intake) lead(ctx context.Context) {
 	}
 	in.source.ctx = ctx
 	err := in.judge(ctx, group)
-	if err != nil && len(group) > 1 {
+	if err != nil && len(group) > 1 && ofOne(err) {
 		// One of them may be at fault: each is tried by itself.
 		for _, b := range group {
 			if one := in.judge(ctx, []*batch{b}); one != nil {
@@ -248,6 +250,16 @@ func (in *Intake) lead(ctx context.Context) {
 	for _, b := range group {
 		close(b.done)
 	}
+}
+
+// ofOne reports whether an error may be about one batch. A database that is
+// locked, full or gone would fail each of them after the same wait.
+func ofOne(err error) bool {
+	switch protocol.AsError(err).Code {
+	case protocol.CodeUnavailable, protocol.CodeDiskFull, protocol.CodeDataFolder:
+		return false
+	}
+	return true
 }
 
 // judge does what the comment of Intake says. After an error nothing is known
@@ -282,18 +294,23 @@ type judged struct {
 func (in *Intake) ask(group []*batch) *judged {
 	g := &judged{sessions: make(map[protocol.SessionID]bool)}
 	now := in.cfg.Now()
-	var failed error
+	failed := make(map[protocol.SessionID]protocol.ReceiptVerdict) // cannot be read now
 	for _, b := range group {
 		for i, c := range b.checked {
 			if c == nil {
 				continue
 			}
 			r := c.Receipt()
+			if v, ok := failed[r.Session]; ok {
+				b.answers[i] = v
+				continue
+			}
 			g.sessions[r.Session] = true
 			v := in.auditor.Submit(now, b.from, c)
 			b.answers[i] = v.ReceiptVerdict
 			if v.Status == protocol.ReceiptRetry {
-				failed = v.Error
+				failed[r.Session] = v.ReceiptVerdict
+				in.cfg.Logger.Error("read the receipts of a session", "session", r.Session, "err", errors.Unwrap(v.Error))
 			}
 			if v.Keep != nil {
 				g.keep = append(g.keep, store.Receipt{Session: r.Session, Hop: r.Hop, Seq: r.Span.Seq, Both: c.Both(), Expires: v.Expires, Raw: v.Keep})
@@ -311,9 +328,6 @@ func (in *Intake) ask(group []*batch) *judged {
 			}
 			g.proofs = append(g.proofs, v.Proofs...)
 		}
-	}
-	if failed != nil {
-		in.cfg.Logger.Error("read receipts", "err", failed)
 	}
 	return g
 }

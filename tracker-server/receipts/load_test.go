@@ -47,12 +47,16 @@ type loadResult struct {
 	receipts int64
 	took     time.Duration
 	waits    []time.Duration // per batch, sorted
+	leases   []time.Duration // for a session to be stored and its credit reserved, sorted
 }
 
 func (r *loadResult) String() string {
-	at := func(q float64) time.Duration { return r.waits[int(q*float64(len(r.waits)-1))].Round(time.Millisecond) }
-	return fmt.Sprintf("%d receipts in %s: %.0f/s; a batch of %d waits %s, p99 %s, at most %s",
-		r.receipts, r.took.Round(time.Millisecond), float64(r.receipts)/r.took.Seconds(), loadBatch, at(.5), at(.99), at(1))
+	at := func(d []time.Duration) string {
+		q := func(q float64) time.Duration { return d[int(q*float64(len(d)-1))].Round(time.Millisecond) }
+		return fmt.Sprintf("%s (p99 %s, at most %s)", q(.5), q(.99), q(1))
+	}
+	return fmt.Sprintf("%d receipts in %s: %.0f/s; a batch of %d waits %s, a session's reservation %s",
+		r.receipts, r.took.Round(time.Millisecond), float64(r.receipts)/r.took.Seconds(), loadBatch, at(r.waits), at(r.leases))
 }
 
 // load runs sessions with their reservations and ends; limit paces the receipts
@@ -71,8 +75,12 @@ func (w *world) load(sessions []*loadSession, limit *rate.Limiter) *loadResult {
 				if i >= len(sessions) {
 					return
 				}
+				lease := time.Now()
+				w.addSession(sessions[i].route, loadSpans)
+				reserved := time.Since(lease)
 				waits, err := w.loadSession(sessions[i], limit)
 				mu.Lock()
+				out.leases = append(out.leases, reserved)
 				out.waits = append(out.waits, waits...)
 				out.receipts += loadHops * loadSpans
 				mu.Unlock()
@@ -86,12 +94,12 @@ func (w *world) load(sessions []*loadSession, limit *rate.Limiter) *loadResult {
 	wg.Wait()
 	out.took = time.Since(began)
 	slices.Sort(out.waits)
+	slices.Sort(out.leases)
 	return &out
 }
 
 func (w *world) loadSession(s *loadSession, limit *rate.Limiter) (waits []time.Duration, err error) {
 	ctx := context.Background()
-	w.addSession(s.route, loadSpans)
 	for first := 0; first < loadSpans; first += loadBatch {
 		for hop := range loadHops {
 			if limit != nil {

@@ -20,6 +20,9 @@ type work struct {
 // maxWeights bounds the sessions whose reserved hops are remembered.
 const maxWeights = 1 << 14
 
+// payAtOnce bounds what is posted in one go: leases wait for the ledger too.
+const payAtOnce = 128
+
 // pay posts facts. Those of sessions that nobody reserved credit for are paid
 // to nobody, and those of sessions that failed neither. Asking again is safe.
 func (in *Intake) pay(ctx context.Context, works []work) error {
@@ -39,9 +42,14 @@ func (in *Intake) pay(ctx context.Context, works []work) error {
 		}
 		paid, list = append(paid, w), append(list, workOf(&w.fact, weights[w.fact.Hop]))
 	}
-	results, err := in.cfg.Ledger.Submit(ctx, list)
-	if err != nil {
-		return err
+	var results []ledger.Result
+	for len(list) > 0 {
+		n := min(len(list), payAtOnce)
+		some, err := in.cfg.Ledger.Submit(ctx, list[:n])
+		if err != nil {
+			return err
+		}
+		results, list = append(results, some...), list[n:]
 	}
 	for i, r := range results {
 		in.cfg.Hooks.Posted(r.Status, r.Amount)

@@ -289,8 +289,9 @@ type Limit struct {
 	Drained string // why it gets no new session of any kind, or ""
 }
 
-// Limit keeps what the operator has said of a node, known or not. It is apart
-// from Bar: neither takes the other back.
+// Limit keeps what the operator has said of a node until the node is removed; it
+// is told again before each Join. It is apart from Bar: neither takes the other
+// back.
 func (r *Registry) Limit(id protocol.NodeID, l Limit) {
 	if r.limits[id] == l {
 		return

@@ -179,6 +179,7 @@ func (r *Registry) remove(n *member) {
 	r.refresh(n)
 	if n.Role == protocol.RoleNode {
 		r.links.Set(n.ID, nil)
+		delete(r.limits, n.ID) // told again when it comes back
 	}
 }
 

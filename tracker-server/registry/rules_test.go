@@ -198,6 +198,11 @@ func TestLimits(t *testing.T) {
 	is("drained still", false, false, StateDraining)
 	r.Limit(id(1), Limit{})
 	is("undrained", true, true, StateReady)
+	r.Limit(id(1), Limit{Waits: "waits"})
+	r.Left(node(1, 2), true)
+	if len(r.limits) != 0 {
+		t.Errorf("limits of nodes that left are kept: %v", r.limits)
+	}
 }
 
 func TestCheckRoute(t *testing.T) {

@@ -234,7 +234,7 @@ func TestCoverageOfPublishedModels(t *testing.T) {
 	}
 	var page string
 	tr.get("/", &page)
-	if !strings.Contains(page, fmt.Sprintf("missing layers %d-%d", half, m.Layers)) || !strings.Contains(page, "1 node(s) fetching") || strings.Contains(page, "another name</h3>") {
+	if !strings.Contains(page, fmt.Sprintf("Missing: layers %d–%d ", half, m.Layers-1)) || !strings.Contains(page, "1 node fetching") || strings.Contains(page, `<span class="name">another name`) {
 		t.Errorf("page %s", page)
 	}
 	b.shard(m, protocol.ShardReady, half, m.Layers, nil)

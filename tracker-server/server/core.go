@@ -14,6 +14,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/announce"
+	"neuron/tracker-server/audit/numeric/desk"
 	"neuron/tracker-server/channel"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/ledger/keys"
@@ -68,9 +69,7 @@ type core struct {
 	catalog   atomic.Pointer[catalog]
 	loading   sync.Mutex // orders the loads of the catalog
 	operating sync.Mutex // orders the operator's changes of standings
-	// announceURL is what torrents published here carry, or "".
-	announceURL string
-	swarm       atomic.Pointer[swarmPeers]
+	swarm     atomic.Pointer[swarmPeers]
 
 	mu    sync.Mutex
 	reg   *registry.Registry
@@ -86,7 +85,7 @@ type core struct {
 	book     *standing.Book
 	bannedAt time.Time // of the newest look at banned owners
 	// audits is nil until openAudits.
-	audits *audits
+	audits *desk.Desk
 	// What the newest round of peer lists was made from, and when.
 	peersVersion uint64
 	peersAt      time.Time
@@ -145,6 +144,9 @@ func (c *core) admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID)
 	if err := registry.CheckHello(h); err != nil {
 		return nil, err
 	}
+	if why := c.refusalOf(id, ""); why != nil { // it costs no write
+		return nil, why
+	}
 	epoch, err := c.store.NodeConnected(ctx, store.Node{
 		ID: id, Role: h.Role, Addr: h.Addr, Host: h.Host, Engine: h.Engine, Llama: h.Build.Llama, LastSeen: c.o.Now(),
 	})
@@ -187,7 +189,9 @@ func (c *core) joined(p peer) {
 		p.Refuse(why, 0)
 		return
 	}
-	c.limitLocked(k.id)
+	if k.role == protocol.RoleNode {
+		c.limitLocked(k.id)
+	}
 	if !c.reg.Join(now, memberOf(p)) {
 		p.Refuse(errSuperseded, 0)
 		return
@@ -280,7 +284,7 @@ func (c *core) finishLocked(s sessions.Session, tell bool) {
 	tellNode(s.Lease.Driver)
 	delete(c.routes, s.Lease.Session)
 	c.ends[s.Lease.Session] = endOf(&s, failedByRoute(s.End))
-	c.auditEndedLocked(&s)
+	c.audits.SessionEndedLocked(s.Lease.Session, s.Phase == protocol.PhaseFailed)
 	c.writeLocked(s)
 }
 
@@ -301,7 +305,7 @@ func (c *core) writeLocked(s sessions.Session) {
 // persist writes what has changed; it is called by one goroutine at a time.
 // What cannot be written stays for the next call.
 func (c *core) persist(ctx context.Context) error {
-	defer c.writeAudits(ctx)
+	defer c.audits.Write(ctx)
 	c.mu.Lock()
 	batch := c.dirty
 	c.dirty = make(map[protocol.SessionID]store.Session)

@@ -28,10 +28,8 @@ func (c *core) message(ctx context.Context, p peer, e *protocol.Envelope) {
 		err = c.onPlace(p, e)
 	case protocol.MsgReceipts:
 		err = c.onReceipts(ctx, p, e)
-	case protocol.MsgAuditReady:
-		err = c.onAuditReady(p, e)
-	case protocol.MsgAuditResult:
-		err = c.onAuditResult(p, e)
+	case protocol.MsgAuditReady, protocol.MsgAuditResult:
+		err = c.onAudit(p, e)
 	case protocol.MsgError:
 		c.o.Logger.Info("a peer answered with an error", "node", p.Node().Short())
 	case protocol.MsgChallenge, protocol.MsgHello, protocol.MsgWelcome, protocol.MsgRefused, protocol.MsgPeers,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/accounts"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/ledger/keys"
 	"neuron/tracker-server/ledger/owners"
@@ -159,15 +160,7 @@ func (c *core) reserve(ctx context.Context, s *sessions.Session, req *protocol.R
 // payer says whose credit a session costs: that of the key, else of the owner
 // of the gateway's node, else nobody's.
 func (c *core) payer(ctx context.Context, driver protocol.NodeID, apiKey string) (store.AccountID, string, error) {
-	if apiKey != "" {
-		k, err := c.keys.Authenticate(ctx, keys.Secret(apiKey))
-		return k.Account, k.ID, err
-	}
-	o, err := c.owners.Owner(ctx, driver)
-	if isCode(err, protocol.CodeNotFound) {
-		return "", "", nil
-	}
-	return o.Owner, "", err
+	return accounts.Payer(ctx, c.keys, c.owners, driver, apiKey)
 }
 
 // failedByRoute says whether an end pays nobody: the route failed. A client

@@ -7,6 +7,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/audit/numeric"
+	"neuron/tracker-server/audit/numeric/desk"
 )
 
 // audited is a tracker that samples every session, a route of three nodes, and
@@ -58,7 +59,7 @@ func (a *audited) ticket(s *protocol.SignedAuditTicket) *protocol.AuditTicket {
 	return x
 }
 
-func (a *audited) page() *AuditPage {
+func (a *audited) page() *desk.Page {
 	a.t.Helper()
 	page, err := a.NumericAudits(a.t.Context(), time.Time{}, 10)
 	if err != nil {
@@ -70,7 +71,7 @@ func (a *audited) page() *AuditPage {
 // record waits for the n-th written audit.
 func (a *audited) record(n int) numeric.Record {
 	a.t.Helper()
-	var page *AuditPage
+	var page *desk.Page
 	eventually(a.t, "a written audit", func() bool { page = a.page(); return len(page.Audits) == n })
 	return page.Audits[0]
 }

@@ -2,19 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/tls"
-	"encoding/hex"
-	"encoding/json"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"neuron/engine/manifest"
 	"neuron/engine/protocol"
-	"neuron/internal/publish"
 	"neuron/tracker-server/operator"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/standing"
@@ -35,46 +29,16 @@ func (s *Server) openOperator() (*operator.Area, error) {
 	}
 	c := s.core
 	cfg := operator.Config{
-		Network: c, Store: c.store, Ledger: c.ledger, Keys: c.keys, Owners: c.owners, Faults: c.receipts.Faults(),
+		Network: c, Store: c.store, Ledger: c.ledger, Keys: c.keys, Owners: c.owners, Faults: c.receipts.Faults(), Signer: c.key,
 		Logger: c.o.Logger, Now: c.o.Now, KeyPath: s.dir.File(operator.KeyFile), PublishFrom: c.o.PublishFrom,
+	}
+	if at := s.publicURL(); at != "" {
+		cfg.Announce = []string{at + "announce"}
 	}
 	if u, err := url.Parse(c.o.PublicURL); err == nil && u.Scheme == "https" {
 		cfg.SecureHost = u.Host
 	}
 	return operator.New(cfg), nil
-}
-
-// LocalFile is the file of the data folder that tells the operator's commands
-// where the running tracker listens on this computer.
-const LocalFile = "tracker.local"
-
-// Local is what stands in it, as JSON.
-type Local struct {
-	URL string `json:"url"`
-	// CertSHA256 is the hash of the certificate, hex, or "" without TLS.
-	CertSHA256 string `json:"cert_sha256,omitempty"`
-}
-
-// writeLocal writes LocalFile. An unspecified address is reached by loopback.
-func (s *Server) writeLocal(cert *tls.Config) error {
-	at, err := netip.ParseAddrPort(s.Addr())
-	if err != nil {
-		return protocol.Errorf(protocol.CodeInternal, "listen address %s: %w", s.Addr(), err)
-	}
-	if at.Addr().IsUnspecified() {
-		// Go's "::" takes IPv4 as well.
-		at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
-	}
-	l := Local{URL: "http://" + at.String() + "/"}
-	if cert != nil {
-		sum := sha256.Sum256(cert.Certificates[0].Certificate[0])
-		l = Local{URL: "https://" + at.String() + "/", CertSHA256: hex.EncodeToString(sum[:])}
-	}
-	raw, err := json.Marshal(l)
-	if err != nil {
-		return protocol.Errorf(protocol.CodeInternal, "encode %s: %w", LocalFile, err)
-	}
-	return s.dir.WriteFile(LocalFile, raw)
 }
 
 // openStanding reads what the operator said of nodes, before anybody connects.
@@ -86,24 +50,32 @@ func (c *core) openStanding(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.book = standing.NewBook(c.o.Admission, list)
-	for i := range list {
-		if list[i].Kind == standing.KindNode {
-			c.limitLocked(protocol.NodeID(list[i].ID))
-		}
-	}
 	return nil
 }
 
-// restoreStanding ends restored sessions of nodes that are banned: their end was
-// not written when the tracker stopped.
-func (c *core) restoreStanding() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.book.List() {
+// restoreStanding ends restored sessions of nodes that are banned, by themselves
+// or with their owner: their end was not written when the tracker stopped.
+func (c *core) restoreStanding(ctx context.Context) error {
+	owned := map[protocol.NodeID]string{} // banned nodes with their owners
+	for _, r := range c.Standings() {
 		if r.Kind == standing.KindNode {
-			c.banLocked(protocol.NodeID(r.ID), c.OwnerOf(protocol.NodeID(r.ID)))
+			owned[protocol.NodeID(r.ID)] = ""
+			continue
+		}
+		list, err := c.owners.Nodes(ctx, store.AccountID(r.ID))
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			owned[list[i].Node] = r.ID
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, owner := range owned {
+		c.banLocked(id, owner)
+	}
+	return nil
 }
 
 // refusalOf says why a node may not be connected, or nil.
@@ -240,73 +212,12 @@ func (c *core) SetStanding(ctx context.Context, ch standing.Change) (bool, error
 	return true, nil
 }
 
-// Unpublish implements operator.Network.
-func (c *core) Unpublish(ctx context.Context, id protocol.ModelID) error {
-	if err := c.store.Unpublish(ctx, id); err != nil {
-		return err
-	}
-	c.reloadCatalog(ctx)
-	return nil
-}
-
-// reloadCatalog shows a change at once. When that fails, watchCatalog shows it.
-func (c *core) reloadCatalog(ctx context.Context) {
+// ReloadCatalog implements operator.Network. When it fails, watchCatalog shows
+// the change.
+func (c *core) ReloadCatalog(ctx context.Context) {
 	if err := c.loadCatalog(ctx); err != nil {
 		c.o.Logger.Warn("read the catalog", "err", err)
 	}
-}
-
-// Publish implements operator.Network: as the command does, with the tracker's
-// key.
-func (c *core) Publish(ctx context.Context, path string, o publish.Options) (*operator.Published, error) {
-	if o.Announce == nil && c.announceURL != "" {
-		o.Announce = []string{c.announceURL}
-	}
-	r, err := publish.Build(ctx, []string{path}, o)
-	if err != nil {
-		return nil, err
-	}
-	m := r.Manifest
-	s, err := manifest.Sign(m, c.key)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := c.store.Publish(ctx, store.CatalogModel{
-		Model: m.Model, Name: m.Name, InfoHash: r.InfoHash, Private: m.Torrent.Private, WebSeeds: o.WebSeeds,
-		Published: c.o.Now(), Manifest: s.Raw, Torrent: r.Torrent,
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.reloadCatalog(ctx)
-	return &operator.Published{Model: m.Model, Name: m.Name, Changed: changed}, nil
-}
-
-// maxProofPages bounds how far back the proofs against one node are looked for.
-const maxProofPages = 20
-
-// Proofs implements operator.Network.
-func (c *core) Proofs(ctx context.Context, id protocol.NodeID) ([]operator.Proof, error) {
-	out := []operator.Proof{}
-	before := int64(0)
-	for range maxProofPages {
-		list, err := c.store.Proofs(ctx, before, maxProofs)
-		if err != nil {
-			return nil, err
-		}
-		for i := range list {
-			if p := &list[i]; p.Culprit == id {
-				out = append(out, operator.Proof{
-					ID: p.ID.String(), Kind: p.Kind, At: p.Found, Text: p.Text, Owner: p.Owner, Lifted: p.Lifted, Forfeited: p.Forfeited, Note: p.Note,
-				})
-			}
-		}
-		if len(list) < maxProofs {
-			break
-		}
-		before = list[len(list)-1].Num
-	}
-	return out, nil
 }
 
 // Settings implements operator.Network.
@@ -336,6 +247,6 @@ func (c *core) Settings() []operator.Setting {
 		{Name: "starting-credit", Value: operator.Amount(o.StartingCredit).String(), About: "credits that each new owner is given"},
 		{Name: "telemetry-days", Value: number(o.TelemetryDays), About: "days for which the history of sessions is kept"},
 		{Name: "lease", Value: o.LeaseFor.String(), About: "longest life of a session"},
-		{Name: "keep", Value: KeepFor.String(), About: "how long ended sessions and silent nodes are remembered"},
+		{Name: "keep", Value: number(int(KeepFor.Hours()/24)) + " days", About: "how long ended sessions and silent nodes are remembered"},
 	}
 }

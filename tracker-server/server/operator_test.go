@@ -21,6 +21,7 @@ import (
 	"neuron/tracker-server/operator"
 	"neuron/tracker-server/standing"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite"
 )
 
 // op asks the operator's API with the key of the data folder.
@@ -281,19 +282,37 @@ func TestBannedWhileStopped(t *testing.T) {
 	data, c := t.TempDir(), &clock{}
 	tr := start(t, data, c)
 	n := tr.node(newKey(), 4, 0, 4)
-	g := tr.join(newKey(), protocol.RoleGateway)
+	g, owned := tr.join(newKey(), protocol.RoleGateway), tr.join(newKey(), protocol.RoleGateway)
 	tr.ready()
-	l := g.route(tr, 100)
-	// The ban is stored and nothing else, as when the process ends right then.
-	ch := standing.Change{Subject: standing.Node(n.id()), Action: standing.ActBan, Mark: standing.Mark{At: c.Now(), By: "x", Reason: "y"}}
-	rec, _ := tr.core.book.After(ch)
-	if _, err := tr.core.store.SetStanding(t.Context(), rec, store.LogEntry{At: ch.At, By: "x", Action: "ban"}); err != nil {
-		t.Fatal(err)
+	l, l2 := g.route(tr, 100), owned.route(tr, 100)
+	account := tr.own(owned.key, newKey())
+	// A ban is stored and nothing else, as when the process ends right then.
+	ban := func(subject standing.Subject) {
+		t.Helper()
+		tr.halt()
+		db, err := sqlite.Open(t.Context(), filepath.Join(data, "tracker.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := standing.Record{Subject: subject, Banned: standing.Mark{At: c.Now(), By: "x", Reason: "y"}}
+		if _, err := db.SetStanding(t.Context(), rec, store.LogEntry{At: c.Now(), By: "x", Action: "ban"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		tr = start(t, data, c)
 	}
-	tr.halt()
-	tr = start(t, data, c)
+	ban(standing.Owner(string(account)))
+	if s := tr.session(l2.Session); s.End == nil || s.End.Error.Code != protocol.CodeForbidden {
+		t.Errorf("the banned owner's session: %+v", s.End)
+	}
+	if s := tr.session(l.Session); s.End != nil {
+		t.Errorf("another's session ended: %+v", s.End)
+	}
+	ban(standing.Node(n.id()))
 	if s := tr.session(l.Session); s.End == nil || s.End.Error.Code != protocol.CodeHopLost {
-		t.Errorf("the session lives: %+v", s.End)
+		t.Errorf("the banned node's session: %+v", s.End)
 	}
 }
 

@@ -45,6 +45,7 @@ func (c *core) openReceipts(ctx context.Context) error {
 				works.WithLabelValues(string(s)).Inc()
 				if s == ledger.StatusPosted {
 					credit.Add(float64(amount) / 1e6)
+					c.recorder.Credit(int64(amount))
 				}
 			},
 		},
@@ -95,6 +96,7 @@ type proofsHandler struct{ *core }
 func (h proofsHandler) mount(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/proofs", h.list)
 	mux.HandleFunc("GET /v1/proofs/{id}", h.file)
+	mux.HandleFunc("GET /v1/sessions/{id}/receipts", h.receipts)
 }
 
 // proofView is a proof in the list.

@@ -57,7 +57,7 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	if err != nil {
 		return err
 	}
-	c.sampleAudit(&s)
+	c.audits.Sample(s.Lease, s.Name)
 	p.Send(reply)
 	return nil
 }

@@ -97,7 +97,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("session: %+v", s.Route)
 	}
 	var page string
-	if tr.get("/", &page); !strings.Contains(page, "why this route") || !strings.Contains(page, "stage time 1.0 ms") {
+	if tr.get("/", &page); !strings.Contains(page, "Why this route") || !strings.Contains(page, "stage time 1.0 ms") {
 		t.Error("the page does not say why")
 	}
 	g.telemetry(l, 2, protocol.PhaseDone, func(t *protocol.Telemetry) { t.Finish = protocol.FinishStop })

@@ -93,7 +93,9 @@ func New(o Options) (_ *Server, err error) {
 	if err := s.core.restore(s.ctx); err != nil {
 		return nil, err
 	}
-	s.core.restoreStanding()
+	if err := s.core.restoreStanding(s.ctx); err != nil {
+		return nil, err
+	}
 	if err := s.core.restoreMoney(s.ctx); err != nil {
 		return nil, err
 	}
@@ -115,7 +117,7 @@ func New(o Options) (_ *Server, err error) {
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
-	if err := errors.Join(s.dir.WriteFile(URLFile, []byte(s.publicURL()+"\n")), s.writeLocal(tlsConfig)); err != nil {
+	if err := errors.Join(s.dir.WriteFile(URLFile, []byte(s.publicURL()+"\n")), operator.WriteLocal(s.dir, s.Addr(), tlsConfig)); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
 	s.hub = channel.New(channel.Options{
@@ -129,9 +131,6 @@ func New(o Options) (_ *Server, err error) {
 	announceHandler{s.core}.mount(mux)
 	proofsHandler{s.core}.mount(mux)
 	s.core.mountAccounts(mux)
-	if at := s.publicURL(); at != "" {
-		s.core.announceURL = at + "announce"
-	}
 	if s.area, err = s.openOperator(); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
@@ -249,7 +248,7 @@ func (s *Server) tickLoop() {
 			return
 		case <-t.C:
 			s.core.tick()
-			s.core.tickAudits(s.ctx)
+			s.core.audits.Tick(s.ctx)
 		}
 	}
 }

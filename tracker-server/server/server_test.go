@@ -402,9 +402,12 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ev.Body.Close()
-	line, err := bufio.NewReader(ev.Body).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "data: <section") {
-		t.Errorf("event %q, %v", line, err)
+	lines := bufio.NewScanner(ev.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
+	}
+	if line := lines.Text(); !strings.HasPrefix(line, `data: {"set":{`) {
+		t.Errorf("event %q, %v", line, lines.Err())
 	}
 	tr.halt() // ends with an open event stream and open websockets
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"neuron/engine/protocol"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/sessions"
@@ -39,6 +41,21 @@ func (c *core) openTelemetry(file string) {
 		}
 	}
 	c.recorder = telemetry.New(o)
+	c.telemetryMetrics()
+}
+
+func (c *core) telemetryMetrics() {
+	counter := func(name, help string, f func() int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(f()) })
+	}
+	c.metrics.registry.MustRegister(
+		counter("neuron_tracker_tokens_total", "Tokens generated, as drivers report them.", func() int64 { return c.recorder.Totals().Tokens }),
+		counter("neuron_tracker_prefill_tokens_total", "Prompt tokens read, as drivers report them.", func() int64 { return c.recorder.Totals().Prefill }),
+		counter("neuron_tracker_telemetry_dropped_total", "Snapshots of sessions that found the queue full, or no disk.", func() int64 { return c.recorder.Totals().Dropped }),
+		counter("neuron_tracker_telemetry_lost_total", "Snapshots that subscribers were too slow for.", c.feed.Lost),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "neuron_tracker_telemetry_subscribers", Help: "Open websockets of subscribers to telemetry."},
+			func() float64 { return float64(c.feed.Subscribers()) }),
+	)
 }
 
 func (c *core) readyNodes() int {

@@ -336,9 +336,12 @@ func (r *Recorder) write(ctx, running context.Context) {
 			return
 		}
 		tried = time.Now()
-		s, err := r.o.Open(ctx)
+		// Checking a large file takes its time, for which nobody waits at the end.
+		s, err := r.o.Open(running)
 		if err != nil {
-			r.fail(nil, err, "open the history")
+			if running.Err() == nil {
+				r.fail(nil, err, "open the history")
+			}
 			return
 		}
 		r.mu.Lock()
@@ -372,8 +375,9 @@ func (r *Recorder) write(ctx, running context.Context) {
 			open()
 			next := pruneEvery
 			if s := r.current(); s != nil {
-				more, err := s.Prune(ctx, r.o.Now().Add(-r.o.Keep))
+				more, err := s.Prune(running, r.o.Now().Add(-r.o.Keep))
 				switch {
+				case running.Err() != nil: // the last batches are still to come
 				case err != nil:
 					r.fail(s, err, "forget old history")
 				case more:
@@ -426,7 +430,7 @@ func (r *Recorder) fail(s Store, err error, doing string) {
 // load fills the ring with the minutes of the last day.
 func (r *Recorder) load(ctx context.Context, s Store) bool {
 	now := r.o.Now()
-	list, err := s.Minutes(ctx, now.Add(-ringSize*time.Minute), now)
+	list, err := s.Minutes(ctx, now.Add(-(ringSize-1)*time.Minute).Truncate(time.Minute), now.Add(time.Minute))
 	if err != nil {
 		r.o.Logger.Warn("read the figures of the last day", "err", err)
 		return false

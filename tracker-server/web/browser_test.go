@@ -34,6 +34,9 @@ func TestLooks(t *testing.T) {
 		}
 		for _, width := range []int{360, 800, 1400} {
 			for _, dark := range []bool{false, true} {
+				if name == "hostile" && (dark || width == 800) {
+					continue // what is said changes no colour
+				}
 				theme := "light"
 				if dark {
 					theme = "dark"

@@ -95,7 +95,7 @@ func (c *chart) SVG() template.HTML {
 		}
 	}
 	scale := nice(top)
-	span := max(c.To.Sub(c.From), time.Minute)
+	span := max(c.To.Sub(c.From), time.Second)
 	x := func(t time.Time) float64 { return plotL + float64(t.Sub(c.From))/float64(span)*(plotR-plotL) }
 	y := func(v float64) float64 { return plotB - v/scale*(plotB-plotT) }
 	var b strings.Builder
@@ -112,8 +112,11 @@ func (c *chart) SVG() template.HTML {
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="tick y" x="%d" y="%.1f">%s</text>`, plotL, plotR, y(v), y(v), plotL-6, y(v)+4, short(v))
 	}
 	format := "15:04"
-	if span > 48*time.Hour {
+	switch {
+	case span > 48*time.Hour:
 		format = "Jan 2"
+	case span < 10*time.Minute:
+		format = "15:04:05"
 	}
 	for i, anchor := range []string{"start", "middle", "end"} {
 		at := c.From.Add(span * time.Duration(i) / 2)

@@ -17,8 +17,10 @@ func millis(us int64) string {
 		return "–"
 	case us < 10_000:
 		return fmt.Sprintf("%.2f ms", float64(us)/1000)
-	case us < 10_000_000:
+	case us < 1_000_000:
 		return fmt.Sprintf("%.0f ms", float64(us)/1000)
+	case us < 60_000_000:
+		return fmt.Sprintf("%.1f s", float64(us)/1e6)
 	default:
 		return fmt.Sprintf("%.0f s", float64(us)/1e6)
 	}
@@ -32,8 +34,10 @@ func showBytes(n int64) string {
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 	case n >= 1<<20:
 		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
-	default:
+	case n >= 1<<10:
 		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%d B", n)
 	}
 }
 

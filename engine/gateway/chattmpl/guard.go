@@ -53,6 +53,9 @@ func guard(src string) (string, error) {
 		}
 		tag := src[i:end]
 		i = end
+		if kind != '#' {
+			tag = rename(tag)
+		}
 		if kind != '%' {
 			out.WriteString(tag)
 			continue
@@ -99,9 +102,9 @@ func guard(src string) (string, error) {
 	return out.String(), nil
 }
 
-// tagEnd finds the end of the tag that starts at i, as the language's scanner
-// does (quotes hide closers, not in comments), and the deepest bracket nesting
-// inside it; -1 if it does not end.
+// tagEnd finds the end of the tag that starts at i, as Jinja does (quotes hide
+// closers, not in comments; so do braces that are open), and the deepest
+// bracket nesting inside it; -1 if it does not end.
 func tagEnd(src string, i int) (end, depth int) {
 	kind := src[i+1]
 	closer := "}}"
@@ -111,7 +114,7 @@ func tagEnd(src string, i int) (end, depth int) {
 	case '#':
 		closer = "#}"
 	}
-	level := 0
+	level, braces := 0, 0
 	for j := i + 2; j < len(src); j++ {
 		if kind != '#' && (src[j] == '\'' || src[j] == '"') {
 			q := src[j]
@@ -122,8 +125,14 @@ func tagEnd(src string, i int) (end, depth int) {
 			}
 			continue
 		}
-		if strings.HasPrefix(src[j:], closer) {
+		if strings.HasPrefix(src[j:], closer) && (kind != '{' || braces <= 0) {
 			return j + 2, depth
+		}
+		switch src[j] {
+		case '{':
+			braces++
+		case '}':
+			braces--
 		}
 		switch src[j] {
 		case '(', '[', '{':

@@ -13,8 +13,9 @@ import (
 // offsets [Start, End), without the content's outer white space (templates
 // often trim it).
 type Span struct {
-	Message    int
-	Start, End int
+	Message int `json:"message"`
+	Start   int `json:"start"`
+	End     int `json:"end"`
 }
 
 // ErrNoSpans says that a template changes or inspects contents in such a way

@@ -2,6 +2,7 @@ package chattmpl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -13,23 +14,48 @@ import (
 	"neuron/engine/protocol"
 )
 
-// Message is one turn; Role is one of system, user, assistant and tool.
+// Message is one turn; Role is one of system, user, assistant and tool. The
+// JSON forms here are what an engine sends to the process that renders.
 type Message struct {
-	Role    string
-	Content string
-	Name    string // optional
+	Role    string `json:"role"`
+	Content string `json:"content"`
+	// NoContent says that an assistant's turn has calls and no text at all.
+	NoContent  bool       `json:"no_content,omitempty"`
+	Name       string     `json:"name,omitempty"`
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+// ToolCall is a call that the assistant made in an earlier turn. Arguments is
+// the text that the API carries, a JSON object in nearly all cases.
+type ToolCall struct {
+	ID        string `json:"id,omitempty"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 // Input is what a template sees.
 type Input struct {
-	Messages []Message
+	Messages []Message `json:"messages"`
+	// Tools are the offered functions as OpenAI's API writes them; the order
+	// of their keys is kept.
+	Tools []json.RawMessage `json:"tools,omitempty"`
 	// BOS and EOS become bos_token and eos_token.
-	BOS, EOS string
+	BOS string `json:"bos,omitempty"`
+	EOS string `json:"eos,omitempty"`
 	// Vars are further variables (chat_template_kwargs): bool, int64, float64
 	// or string. They never replace the variables named here.
-	Vars map[string]any
+	Vars map[string]any `json:"vars,omitempty"`
 	// Now is what strftime_now says.
-	Now time.Time
+	Now time.Time `json:"now"`
+}
+
+// Output is a rendered prompt. Spans are there when they were asked for and
+// Exact is true, see RenderSpans.
+type Output struct {
+	Text  string `json:"text"`
+	Spans []Span `json:"spans,omitempty"`
+	Exact bool   `json:"exact,omitempty"`
 }
 
 // Template is a compiled template, safe for concurrent use.
@@ -74,13 +100,7 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	}
 	msgs := make([]jinja.Value, len(in.Messages))
 	for i, m := range in.Messages {
-		d := jinja.NewDict()
-		d.AsDict().Set("role", jinja.NewString(m.Role))
-		d.AsDict().Set("content", jinja.NewString(m.Content))
-		if m.Name != "" {
-			d.AsDict().Set("name", jinja.NewString(m.Name))
-		}
-		msgs[i] = d
+		msgs[i] = t.message(m)
 	}
 	vars["messages"] = jinja.NewList(msgs)
 	vars["add_generation_prompt"] = jinja.NewBool(true)
@@ -88,6 +108,17 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	vars["eos_token"] = jinja.NewString(in.EOS)
 	// Hugging Face's own renderer always defines these two.
 	vars["tools"] = jinja.None()
+	if len(in.Tools) > 0 {
+		list := make([]jinja.Value, len(in.Tools))
+		for i, raw := range in.Tools {
+			v, err := jsonValue(raw)
+			if err != nil {
+				return "", protocol.Errorf(protocol.CodeInvalidRequest, "tool %d is not JSON", i)
+			}
+			list[i] = v
+		}
+		vars["tools"] = jinja.NewList(list)
+	}
 	vars["documents"] = jinja.None()
 	vars["strftime_now"] = jinja.NewCallable("strftime_now", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
 		layout := "%Y-%m-%d"
@@ -135,6 +166,9 @@ func (t *Template) render(ctx context.Context, vars map[string]jinja.Value) (out
 		return jinja.None(), nil
 	})
 	vars["range"] = jinja.NewCallable("range", boundedRange)
+	for name, f := range ownFilters {
+		vars[filterPrefix+name] = jinja.NewCallable(filterPrefix+name, f)
+	}
 	out, err = t.t.RenderValues(vars)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -210,4 +244,21 @@ func (c *Cache) Compile(source string) (*Template, error) {
 	}
 	c.byKey[source], c.order = t, append(c.order, source)
 	return t, nil
+}
+
+// Run compiles and renders; spans asks for the places of contents.
+func (c *Cache) Run(ctx context.Context, source string, in Input, spans bool) (Output, error) {
+	t, err := c.Compile(source)
+	if err != nil {
+		return Output{}, err
+	}
+	if !spans {
+		text, err := t.Render(ctx, in)
+		return Output{Text: text}, err
+	}
+	text, found, err := t.RenderSpans(ctx, in)
+	if errors.Is(err, ErrNoSpans) {
+		return Output{Text: text}, nil
+	}
+	return Output{Text: text, Spans: found, Exact: err == nil}, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"neuron/engine/gateway"
+	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 )
 
@@ -25,12 +26,13 @@ const (
 	EOS     int32 = 257
 	ImStart int32 = 258
 	ImEnd   int32 = 259
+	Calls   int32 = 260 // [TOOL_CALLS]
 )
 
 var controls = []struct {
 	id   int32
 	text string
-}{{BOS, "<s>"}, {EOS, "</s>"}, {ImStart, "<|im_start|>"}, {ImEnd, "<|im_end|>"}}
+}{{BOS, "<s>"}, {EOS, "</s>"}, {ImStart, "<|im_start|>"}, {ImEnd, "<|im_end|>"}, {Calls, "[TOOL_CALLS]"}}
 
 // Script is what one session does.
 type Script struct {
@@ -112,9 +114,25 @@ type textModel struct{ f *Fake }
 func (m textModel) Info() protocol.ModelInfo { return m.f.info() }
 func (m textModel) ContextLength() int       { return m.f.Context }
 func (m textModel) ChatTemplate() string     { return m.f.Template }
-func (m textModel) BOS() string              { return "<s>" }
-func (m textModel) EOS() string              { return "</s>" }
-func (m textModel) AddBOS() bool             { return true }
+
+// templates compiles for all fakes.
+var templates = chattmpl.NewCache(64)
+
+func (m textModel) Render(ctx context.Context, in chattmpl.Input, spans bool) (chattmpl.Output, error) {
+	return templates.Run(ctx, m.f.Template, in, spans)
+}
+
+// CheckGrammar knows one mistake: a grammar without a rule named root.
+func (m textModel) CheckGrammar(_ context.Context, gbnf string) error {
+	if !strings.Contains(gbnf, "root ::=") {
+		return protocol.Errorf(protocol.CodeGrammarInvalid, "there is no rule named root")
+	}
+	return nil
+}
+
+func (m textModel) BOS() string  { return "<s>" }
+func (m textModel) EOS() string  { return "</s>" }
+func (m textModel) AddBOS() bool { return true }
 
 func (m textModel) Tokenize(_ context.Context, text string, addSpecial, parseSpecial bool) ([]int32, error) {
 	var ids []int32
@@ -138,7 +156,7 @@ func (m textModel) Detokenize(_ context.Context, ids []int32, special bool) ([]b
 	var out []byte
 	for _, id := range ids {
 		switch {
-		case id < 0 || id > ImEnd:
+		case id < 0 || id > Calls:
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "token id %d does not exist", id)
 		case id < 256:
 			out = append(out, byte(id))

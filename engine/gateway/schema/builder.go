@@ -59,13 +59,13 @@ func (b *Builder) Grammar(expr string) (string, error) {
 
 // Add adds a rule and returns its name.
 func (b *Builder) Add(body string) string {
-	name := b.reserve()
-	b.define(name, body)
+	name := b.Reserve()
+	b.Define(name, body)
 	return name
 }
 
-// reserve is the name of a rule that define gives a body later.
-func (b *Builder) reserve() string {
+// Reserve is the name of a rule that Define gives a body later.
+func (b *Builder) Reserve() string {
 	if len(b.rules) >= MaxRules {
 		b.fail(cannot("", "", "its grammar has more than %d rules", MaxRules))
 		return "root"
@@ -75,7 +75,8 @@ func (b *Builder) reserve() string {
 	return name
 }
 
-func (b *Builder) define(name, body string) {
+// Define gives a reserved rule its body.
+func (b *Builder) Define(name, body string) {
 	if b.size += len(name) + len(body) + 6; b.size > MaxGrammar {
 		b.fail(cannot("", "", "its grammar has more than %d bytes", MaxGrammar))
 		return
@@ -96,9 +97,9 @@ func (b *Builder) once(purpose string, body func() string) string {
 	if name, ok := b.shared[purpose]; ok {
 		return name
 	}
-	name := b.reserve()
+	name := b.Reserve()
 	b.shared[purpose] = name
-	b.define(name, body())
+	b.Define(name, body())
 	return name
 }
 

@@ -134,7 +134,7 @@ func (c *compiler) visitRef(ref, ptr string, depth int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := c.b.reserve()
+	name := c.b.Reserve()
 	c.refs[ref] = name
 	c.open[ref] = true
 	body, verr := c.visit(target, strings.TrimPrefix(ref, "#"), depth+1)
@@ -144,11 +144,11 @@ func (c *compiler) visitRef(ref, ptr string, depth int) (string, error) {
 			// What mentioned the rule meanwhile must not pass through it: no
 			// token of a text begins with a zero byte.
 			c.refs[ref] = ""
-			c.b.define(name, nothing)
+			c.b.Define(name, nothing)
 		}
 		return "", verr
 	}
-	c.b.define(name, body)
+	c.b.Define(name, body)
 	return name, nil
 }
 

@@ -25,14 +25,14 @@ const (
 	// MaxSource is the largest schema, in bytes.
 	MaxSource = 256 << 10
 	// MaxGrammar is the largest grammar, in bytes.
-	MaxGrammar = 384 << 10
+	MaxGrammar = 192 << 10
 	// MaxDepth bounds the nesting of a schema's JSON, and of subschemas.
 	MaxDepth = 64
 	// MaxRules bounds the rules of a grammar.
 	MaxRules = 4096
 	// MaxCount is the largest bound of a repetition (maxItems, maxLength, ...)
 	// that is kept.
-	MaxCount = 2000
+	MaxCount = 1999
 	// MaxRepeats bounds what all repetitions of a grammar expand to, in
 	// elements: libllama writes each repetition out.
 	MaxRepeats = 20000

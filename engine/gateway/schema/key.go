@@ -43,7 +43,7 @@ func (c *compiler) notAny(names []string, plain string) string {
 			below = append(below, name[size:])
 		}
 		alts = append(alts, Literal(string(r))+" "+c.notAny(below, plain))
-		first = append(first, classRune(r))
+		first = append(first, ClassRune(r))
 		names = names[n:]
 	}
 	alts = append(alts, `[^"\\\x00-\x1F\x7F`+strings.Join(first, "")+`] `+plain+"*")

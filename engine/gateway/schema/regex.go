@@ -160,9 +160,9 @@ func (r *regex) class(ranges []rune) (string, error) {
 		for _, cut := range [][2]rune{{' ', '!'}, {'#', '['}, {']', 0x7e}, {0x80, 0xd7ff}, {0xe000, 0x10ffff}} {
 			a, b := max(lo, cut[0]), min(hi, cut[1])
 			if a < b {
-				plain.WriteString(classRune(a) + "-" + classRune(b))
+				plain.WriteString(ClassRune(a) + "-" + ClassRune(b))
 			} else if a == b {
-				plain.WriteString(classRune(a))
+				plain.WriteString(ClassRune(a))
 			}
 		}
 	}
@@ -184,8 +184,8 @@ func inString(c rune) string {
 	return s[1 : len(s)-1]
 }
 
-// classRune is a character as it stands in a GBNF class.
-func classRune(c rune) string {
+// ClassRune is a character as it stands in a GBNF class.
+func ClassRune(c rune) string {
 	switch {
 	case c == '\\' || c == ']' || c == '[' || c == '^' || c == '-':
 		return fmt.Sprintf(`\x%02X`, c)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"neuron/engine/gateway"
+	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 )
 
@@ -195,6 +196,14 @@ func (b byteText) ContextLength() int       { return b.info.Context }
 func (b byteText) ChatTemplate() string {
 	return "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 }
+
+var templates = chattmpl.NewCache(1)
+
+func (b byteText) Render(ctx context.Context, in chattmpl.Input, spans bool) (chattmpl.Output, error) {
+	return templates.Run(ctx, b.ChatTemplate(), in, spans)
+}
+func (b byteText) CheckGrammar(context.Context, string) error { return nil }
+
 func (b byteText) BOS() string  { return "" }
 func (b byteText) EOS() string  { return "" }
 func (b byteText) AddBOS() bool { return false }

@@ -7,7 +7,10 @@
 // apart by kind. The child speaks first with a ping.
 package wire
 
-import "neuron/engine/protocol"
+import (
+	"neuron/engine/gateway/chattmpl"
+	"neuron/engine/protocol"
+)
 
 // Load is the first message (KindOpen, slot 0), answered by Loaded
 // (KindOpened, slot 0).
@@ -93,18 +96,26 @@ type Opened struct {
 // Call asks for text work (KindCall, slot = number of the call), answered by
 // Reply with the same slot.
 type Call struct {
-	Op           string  `json:"op"` // OpTokenize or OpDetokenize
+	Op           string  `json:"op"` // an Op constant
 	Text         string  `json:"text,omitempty"`
 	IDs          []int32 `json:"ids,omitempty"`
 	AddSpecial   bool    `json:"add_special,omitempty"`
 	ParseSpecial bool    `json:"parse_special,omitempty"`
 	Special      bool    `json:"special,omitempty"`
+	// Grammar is the GBNF of OpGrammar.
+	Grammar string `json:"grammar,omitempty"`
+	// Render is the conversation of OpRender; Spans asks for the places of
+	// contents.
+	Render *chattmpl.Input `json:"render,omitempty"`
+	Spans  bool            `json:"spans,omitempty"`
 }
 
 // Operations of Call.
 const (
 	OpTokenize   = "tokenize"
 	OpDetokenize = "detokenize"
+	OpGrammar    = "grammar" // answered with an error or without
+	OpRender     = "render"  // runs the model's chat template
 )
 
 // Reply answers Call.
@@ -112,6 +123,8 @@ type Reply struct {
 	Error *protocol.Error `json:"error,omitempty"`
 	IDs   []int32         `json:"ids,omitempty"`
 	Bytes []byte          `json:"bytes,omitempty"`
+	// Rendered is the answer of OpRender.
+	Rendered *chattmpl.Output `json:"rendered,omitempty"`
 }
 
 // Stats is the payload of the child's pings.

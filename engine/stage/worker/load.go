@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
 	"neuron/internal/stopwatch"
@@ -20,6 +21,10 @@ type state struct {
 	stage *exec.Stage // nil in a vocabulary process
 	vocab llama.Vocab
 	model llama.Model // of a vocabulary process
+	// templates and template are of a vocabulary process, from the first
+	// rendering on.
+	templates *chattmpl.Cache
+	template  string
 
 	pools    []*pool
 	sessions map[uint32]*session

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
 	"neuron/internal/stopwatch"
-	"neuron/llama"
 	"neuron/llama/exec"
 )
 
@@ -309,35 +307,6 @@ func (st *state) publish() {
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros,
 		Threads: st.threads, HostBusy: st.gov != nil && st.gov.hostBusy(),
 	})
-}
-
-// call does text work.
-func (st *state) call(f *protocol.Frame) {
-	var c wire.Call
-	var r wire.Reply
-	err := json.Unmarshal(f.Payload, &c)
-	switch {
-	case err != nil:
-		err = protocol.Errorf(protocol.CodeFrameInvalid, "call: %w", err)
-	case st.vocab == 0, st.vocab.Type() == llama.VocabNone:
-		err = protocol.Errorf(protocol.CodeUnsupported, "this stage has no vocabulary")
-	case c.Op == wire.OpTokenize:
-		r.IDs, err = st.vocab.Tokenize(c.Text, c.AddSpecial, c.ParseSpecial)
-	case c.Op == wire.OpDetokenize:
-		for _, id := range c.IDs {
-			var piece []byte
-			if piece, err = st.vocab.Piece(id, c.Special); err != nil {
-				break
-			}
-			r.Bytes = append(r.Bytes, piece...)
-		}
-	default:
-		err = protocol.Errorf(protocol.CodeUnknownMessage, "unknown call %.32q", c.Op)
-	}
-	if err != nil {
-		r = wire.Reply{Error: protocol.AsError(coded(err))}
-	}
-	st.w.sendJSON(protocol.KindReply, f.Slot, r)
 }
 
 // micros saturates: an ack has 32 bits for over an hour.

@@ -3,11 +3,15 @@ package worker
 import (
 	"math"
 	"slices"
+	"time"
 
 	"neuron/engine/protocol"
 	"neuron/llama"
 	"neuron/llama/exec"
 )
+
+// maxDraw is how long a grammar may take over one token.
+const maxDraw = 2 * time.Second
 
 // sampler is a session's chain on the tail.
 type sampler struct {
@@ -37,7 +41,7 @@ func newSampler(v llama.Vocab, c *protocol.Sampler, prompt []int32) (_ *sampler,
 	if c.Grammar != "" {
 		g, err := llama.Grammar(v, c.Grammar, "root")
 		if err != nil {
-			return nil, protocol.Errorf(protocol.CodeGrammarInvalid, "%w", err)
+			return nil, grammarError(err)
 		}
 		if err := s.add(g, nil); err != nil {
 			return nil, err
@@ -187,9 +191,14 @@ func (s *sampler) next(p *exec.Pool, row int) (protocol.Token, error) {
 		}
 		probs = exec.NewLogprobs(logits, s.set.Top)
 	}
+	start := time.Now()
 	id, err := s.chain.Sample(p.Context(), row)
 	if err != nil {
 		return t, err
+	}
+	if s.set.Grammar != "" && time.Since(start) > maxDraw {
+		// All sessions of the stage wait meanwhile, and it only gets worse.
+		return t, protocol.Errorf(protocol.CodeGrammarInvalid, "the grammar is too ambiguous: a token took longer than %s", maxDraw)
 	}
 	t.ID = id
 	t.EOG = s.vocab.IsEOG(id)

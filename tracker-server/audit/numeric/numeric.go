@@ -5,7 +5,7 @@
 //
 // It is a pure state machine like the registry: time and chance come in from
 // outside, nothing is read or written, no goroutine runs, and it is not safe
-// for concurrent use. Only the server imports it; of our packages it uses
+// for concurrent use. The desk below it and the server import it; of our packages it uses
 // engine/protocol alone. Objective faults, which do have consequences, are
 // judged by tracker-server/audit.
 package numeric
@@ -255,7 +255,7 @@ func (b *Book) Next(now time.Time, nodes func(protocol.ModelID) []Candidate, own
 			busy[p.auditor] = true
 		}
 	}
-	for _, p := range b.sorted() {
+	for _, p := range b.Plans() {
 		if p.state == running && now.Sub(p.Begun) >= b.cfg.After {
 			p.state, p.since = due, now
 		}
@@ -284,7 +284,8 @@ func (b *Book) Next(now time.Time, nodes func(protocol.ModelID) []Candidate, own
 	return nil, Candidate{}
 }
 
-func (b *Book) sorted() []*Plan {
+// Plans lists the open ones, the oldest first; they must not be changed.
+func (b *Book) Plans() []*Plan {
 	return slices.SortedFunc(maps.Values(b.plans), func(x, y *Plan) int {
 		return cmp.Or(x.Begun.Compare(y.Begun), cmp.Compare(x.Audit, y.Audit))
 	})
@@ -339,7 +340,7 @@ func (b *Book) Result(now time.Time, from protocol.NodeID, r *protocol.AuditResu
 // Expire ends the audits that nobody can end any more.
 func (b *Book) Expire(now time.Time) []*Record {
 	var out []*Record
-	for _, p := range b.sorted() {
+	for _, p := range b.Plans() {
 		switch {
 		case p.state == asked && now.Sub(p.since) >= b.cfg.Patience:
 			p.state, p.since = due, now

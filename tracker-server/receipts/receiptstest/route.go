@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func Sign(t testing.TB, tracker ed25519.PrivateKey, session protocol.SessionID, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(t, signed, append(hops, driver)...)
+	return New(t, signed, append(slices.Clone(hops), driver)...)
 }
 
 // Receipt is what hop signs for a span: a chunk of 64 rows first, then 32

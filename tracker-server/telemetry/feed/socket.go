@@ -76,7 +76,7 @@ func (h *Hub) serve(ws *websocket.Conn, s *sub) {
 	go func() {
 		defer close(gone)
 		ws.SetReadLimit(readLimit)
-		alive := func() { _ = ws.SetReadDeadline(time.Now().Add(2*h.o.Ping + writeTimeout)) }
+		alive := func() { _ = ws.SetReadDeadline(time.Now().Add(2*h.o.Ping + h.o.Ping/2)) }
 		alive()
 		ws.SetPongHandler(func(string) error { alive(); return nil })
 		for {
@@ -93,7 +93,7 @@ func (h *Hub) serve(ws *websocket.Conn, s *sub) {
 		raw, err := json.Marshal(m)
 		return err == nil && h.write(ws, raw)
 	}
-	if !send(Message{Kind: "hello", Version: Version, PingSeconds: int(h.o.Ping / time.Second)}) {
+	if !send(Message{Kind: "hello", Version: Version, PingSeconds: max(1, int(h.o.Ping/time.Second))}) {
 		return
 	}
 	ping := time.NewTicker(h.o.Ping)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -154,6 +155,14 @@ func (b *Browser) read() {
 // call sends a command and waits for its answer.
 func (b *Browser) call(session, method string, params, result any) {
 	b.t.Helper()
+	if err := b.try(session, method, params, result); err != nil {
+		b.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// try is call with an error for what the browser refuses.
+func (b *Browser) try(session, method string, params, result any) error {
+	b.t.Helper()
 	ch := make(chan answer, 1)
 	b.mu.Lock()
 	b.next++
@@ -166,22 +175,21 @@ func (b *Browser) call(session, method string, params, result any) {
 	err := b.ws.WriteJSON(m)
 	b.mu.Unlock()
 	if err != nil {
-		b.t.Fatal(err)
+		return err
 	}
 	select {
 	case a, ok := <-ch:
 		switch {
 		case !ok:
-			b.t.Fatalf("%s: Chromium has ended", method)
+			return errors.New("Chromium has ended")
 		case a.Error != nil:
-			b.t.Fatalf("%s: %s", method, a.Error.Message)
+			return errors.New(a.Error.Message)
 		case result != nil:
-			if err := json.Unmarshal(a.Result, result); err != nil {
-				b.t.Fatal(err)
-			}
+			return json.Unmarshal(a.Result, result)
 		}
+		return nil
 	case <-time.After(patience):
-		b.t.Fatalf("%s: no answer", method)
+		return errors.New("no answer")
 	}
 }
 
@@ -246,6 +254,13 @@ func (p *Page) Close() {
 // Eval evaluates an expression and stores its value in v, which may be nil.
 func (p *Page) Eval(js string, v any) {
 	p.b.t.Helper()
+	if err := p.eval(js, v); err != nil {
+		p.b.t.Fatalf("%s: %v", js, err)
+	}
+}
+
+func (p *Page) eval(js string, v any) error {
+	p.b.t.Helper()
 	var out struct {
 		Result struct {
 			Value json.RawMessage `json:"value"`
@@ -257,31 +272,33 @@ func (p *Page) Eval(js string, v any) {
 			} `json:"exception"`
 		} `json:"exceptionDetails"`
 	}
-	p.b.call(p.session, "Runtime.evaluate", params{"expression": js, "returnByValue": true, "awaitPromise": true}, &out)
+	if err := p.b.try(p.session, "Runtime.evaluate", params{"expression": js, "returnByValue": true, "awaitPromise": true}, &out); err != nil {
+		return err
+	}
 	if out.Exception != nil {
-		p.b.t.Fatalf("%s: %s %s", js, out.Exception.Text, out.Exception.Exception.Description)
+		return fmt.Errorf("%s %s", out.Exception.Text, out.Exception.Exception.Description)
 	}
-	if v != nil {
-		if err := json.Unmarshal(out.Result.Value, v); err != nil {
-			p.b.t.Fatalf("%s: %v in %s", js, err, out.Result.Value)
-		}
+	if v == nil {
+		return nil
 	}
+	return json.Unmarshal(out.Result.Value, v)
 }
 
-// Wait waits until an expression is true.
+// Wait waits until an expression is true. It may be evaluated on the way from
+// one page to the next: where it fails it is not true yet.
 func (p *Page) Wait(js string) {
 	p.b.t.Helper()
+	var last error
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		var ok bool
-		p.Eval("Boolean("+js+")", &ok)
-		if ok {
+		if last = p.eval("Boolean("+js+")", &ok); last == nil && ok {
 			return
 		}
 		<-time.After(20 * time.Millisecond)
 	}
 	var dom string
 	p.Eval("document.body.innerText.slice(0, 2000)", &dom)
-	p.b.t.Fatalf("never true: %s\n%s", js, dom)
+	p.b.t.Fatalf("never true: %s (%v)\n%s", js, last, dom)
 }
 
 // Shot writes a screenshot of the whole page into the folder that ShotsVariable
