@@ -49,6 +49,9 @@ func start(t *testing.T, data string, c *clock) *tracker {
 func startWith(t *testing.T, c *clock, o Options) *tracker {
 	t.Helper()
 	o.Listen, o.Now = "127.0.0.1:0", c.Now
+	if o.ReportEvery == 0 {
+		o.ReportEvery = 20 * time.Second // fakes report once, and machines can be slow
+	}
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)

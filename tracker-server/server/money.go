@@ -182,11 +182,11 @@ func endOf(s *sessions.Session, failed bool) ledger.End {
 	}
 	first := route[0].Counters
 	for i := range route {
-		if c := route[i].Counters; c.PrefillRows != first.PrefillRows || c.DecodeRows != first.DecodeRows {
+		if c := route[i].Counters; c.PrefillRows != first.PrefillRows || c.DecodeRows-c.DroppedRows != first.DecodeRows-first.DroppedRows {
 			return e
 		}
 	}
-	e.Prefill, e.Decode = first.PrefillRows, first.DecodeRows
+	e.Prefill, e.Decode = first.PrefillRows, first.DecodeRows-first.DroppedRows // as in receipts
 	return e
 }
 

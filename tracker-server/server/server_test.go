@@ -322,7 +322,7 @@ func TestDriverLost(t *testing.T) {
 func TestMissedReports(t *testing.T) {
 	t.Parallel()
 	c := &clock{}
-	tr := start(t, t.TempDir(), c)
+	tr := startWith(t, c, Options{Data: t.TempDir(), ReportEvery: 5 * time.Second})
 	n := tr.node(newKey(), 4, 0, 4)
 	tr.ready()
 	g := tr.join(newKey(), protocol.RoleGateway)

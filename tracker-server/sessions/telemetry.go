@@ -130,7 +130,7 @@ func CheckTelemetry(t *protocol.Telemetry) error {
 	if len(t.Request) > 128 || len(t.Name) > 256 || len(t.Finish) > 32 || len(t.Model) > 64 {
 		return bad("a text of the snapshot is too long")
 	}
-	for _, n := range []int{t.QueuePosition, t.PrefillDone, t.PrefillTotal, t.Tokens} {
+	for _, n := range []int{t.QueuePosition, t.PrefillDone, t.PrefillTotal, t.Tokens, t.Drafted, t.Accepted} {
 		if n < 0 || n > 1<<30 {
 			return bad("count %d out of range", n)
 		}
@@ -151,7 +151,7 @@ func CheckTelemetry(t *protocol.Telemetry) error {
 		c := h.Counters
 		for _, n := range []int64{
 			c.PrefillRows, c.PrefillChunks, c.DecodeRows, c.DecodeSteps, c.PrefillMicros, c.DecodeMicros, c.QueueMicros,
-			c.PrefillBytesIn, c.PrefillBytesOut, c.DecodeBytesIn, c.DecodeBytesOut, c.LastDecodeIn, c.LastDecodeOut, c.MaxInFlight, c.NextPos,
+			c.PrefillBytesIn, c.PrefillBytesOut, c.DecodeBytesIn, c.DecodeBytesOut, c.LastDecodeIn, c.LastDecodeOut, c.MaxInFlight, c.NextPos, c.DroppedRows,
 		} {
 			if n < 0 || n > 1<<50 {
 				return bad("counter %d out of range", n)

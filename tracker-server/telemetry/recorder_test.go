@@ -35,6 +35,12 @@ func (m *memory) open(context.Context) (Store, error) {
 	return m, nil
 }
 
+func (m *memory) counts() (rows, opened, closed int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.rows), m.opened, m.closed
+}
+
 func (m *memory) Write(_ context.Context, b *Batch) error {
 	m.mu.Lock()
 	block := m.block
@@ -340,18 +346,18 @@ func TestStoreFails(t *testing.T) {
 		}
 		r.Snapshot(snap(2, protocol.PhaseRouting, 0, 0))
 		flush(t, r)
-		if len(st.rows) != 1 {
-			t.Errorf("%d rows", len(st.rows))
+		if n, _, _ := st.counts(); n != 1 {
+			t.Errorf("%d rows", n)
 		}
 		st.set(errors.New("pulled out"))
 		r.Snapshot(snap(3, protocol.PhaseRouting, 0, 0))
 		flush(t, r)
-		if st.closed != 1 || r.Failed() == nil {
-			t.Errorf("closed %d times, %v", st.closed, r.Failed())
+		if _, _, n := st.counts(); n != 1 || r.Failed() == nil {
+			t.Errorf("closed %d times, %v", n, r.Failed())
 		}
 		time.Sleep(60 * time.Second)
-		if st.opened > 10 {
-			t.Errorf("opened %d times in a minute", st.opened)
+		if _, n, _ := st.counts(); n > 10 {
+			t.Errorf("opened %d times in a minute", n)
 		}
 		st.set(nil)
 	})

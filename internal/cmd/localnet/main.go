@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -90,15 +91,17 @@ func start(ctx context.Context, data string) (_ *network, err error) {
 	if err := w.net.Publish(ctx, model); err != nil {
 		return nil, err
 	}
+	// One person's computers: all programs share the key.
+	owner := []string{"--owner-data", filepath.Join(data, "owner")}
 	half := src.Model.Layers / 2
 	for i, r := range []protocol.Range{{First: 0, Last: half}, {First: half, Last: src.Model.Layers}} {
-		n, err := w.net.StartNode(ctx, fmt.Sprintf("node-%c", 'a'+i), localnet.NodeOptions{Model: model, Layers: r.String()})
+		n, err := w.net.StartNode(ctx, fmt.Sprintf("node-%c", 'a'+i), localnet.NodeOptions{Model: model, Layers: r.String(), Args: owner})
 		if err != nil {
 			return nil, err
 		}
 		w.nodes = append(w.nodes, n)
 	}
-	if w.gateway, err = w.net.StartGateway(ctx, "gateway", []string{model}, "--listen", address(data, "127.0.0.1:8484")); err != nil {
+	if w.gateway, err = w.net.StartGateway(ctx, "gateway", []string{model}, slices.Concat(owner, []string{"--listen", address(data, "127.0.0.1:8484")})...); err != nil {
 		return nil, err
 	}
 	if w.end, err = localnet.Endpoint(w.gateway); err != nil {

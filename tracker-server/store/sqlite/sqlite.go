@@ -86,7 +86,8 @@ func newStore(db *sql.DB, path string) *Store {
 // Resource Identifiers", section 3.2).
 func dsn(path string) string {
 	return uri(path, url.Values{
-		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"},
+		// Another process writes between two groups of ours, when it is quick.
+		"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"},
 		// A transaction that reads before it writes would fail at once, without
 		// the busy timeout, when another process wrote in between.
 		"_txlock": {"immediate"},
