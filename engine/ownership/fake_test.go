@@ -241,13 +241,12 @@ func (t *fakeTracker) Account(_ context.Context, key ed25519.PrivateKey) (a *acc
 
 // computer is a folder with a node's key and a wallet.
 type computer struct {
-	t     *testing.T
-	dir   string
-	id    *identity.Identity
-	own   owner.ID
-	tr    *fakeTracker
-	now   func() time.Time
-	state chan State
+	t   *testing.T
+	dir string
+	id  *identity.Identity
+	own owner.ID
+	tr  *fakeTracker
+	now func() time.Time
 	*Keeper
 }
 

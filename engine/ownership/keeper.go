@@ -179,11 +179,10 @@ func (k *Keeper) Run(ctx context.Context) {
 		if !k.isKnown() {
 			continue // the welcome comes
 		}
-		s := k.settle(ctx, false)
-		switch {
-		case s.Status == StatusWaiting:
+		switch k.settle(ctx, false).Status {
+		case StatusWaiting:
 			timer.Reset(confirmPoll)
-		case s.Status == StatusFailed:
+		case StatusFailed:
 			timer.Reset(retry)
 			retry = min(2*retry, lastRetry)
 		default:

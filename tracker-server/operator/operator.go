@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/audit/numeric/desk"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/ledger/keys"
 	"neuron/tracker-server/ledger/owners"
@@ -84,6 +85,8 @@ type Config struct {
 	Keys    *keys.Keys
 	Owners  *owners.Owners
 	Faults  *receipts.Faults
+	// Audits reads what numeric audits found; see desk.Desk.Page.
+	Audits func(ctx context.Context, before time.Time, limit int) (*desk.Page, error)
 	// Signer signs what is published: the tracker's own key. Announce is what
 	// torrents carry, nil when nobody knows how others reach the tracker.
 	Signer   ed25519.PrivateKey

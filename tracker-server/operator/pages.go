@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,6 +71,7 @@ var functions = template.FuncMap{
 	"amount":  func(c store.Credit) string { return Amount(c).String() },
 	"states":  func() []string { return []string{"online", "waiting", "unknown", "approved", "drained", "banned"} },
 	"bytes":   showBytes,
+	"percent": func(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + " %" },
 	"query": func(pairs ...string) template.URL {
 		q := url.Values{}
 		for i := 0; i+1 < len(pairs); i += 2 {

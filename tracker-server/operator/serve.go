@@ -57,6 +57,7 @@ func (a *Area) routes() {
 	show(a, "/settings", "settings", func(context.Context, struct{}) (*SettingsPage, error) {
 		return &SettingsPage{Settings: a.cfg.Network.Settings()}, nil
 	})
+	show(a, "/audits", "audits", a.Audits)
 	show(a, "/log", "log", a.Log)
 
 	a.mux.HandleFunc("GET /operator/{$}", a.home)

@@ -30,7 +30,7 @@ func (s *Server) openOperator() (*operator.Area, error) {
 	c := s.core
 	cfg := operator.Config{
 		Network: c, Store: c.store, Ledger: c.ledger, Keys: c.keys, Owners: c.owners, Faults: c.receipts.Faults(), Signer: c.key,
-		Logger: c.o.Logger, Now: c.o.Now, KeyPath: s.dir.File(operator.KeyFile), PublishFrom: c.o.PublishFrom,
+		Logger: c.o.Logger, Now: c.o.Now, KeyPath: s.dir.File(operator.KeyFile), PublishFrom: c.o.PublishFrom, Audits: c.audits.Page,
 	}
 	if at := s.publicURL(); at != "" {
 		cfg.Announce = []string{at + "announce"}

@@ -60,7 +60,7 @@ func decided(t *testing.T) (tr *tracker, paths map[string]string) {
 	return tr, map[string]string{
 		"home": "/operator/", "nodes": "/operator/nodes", "node": "/operator/nodes/" + string(nodes[1].id()), "banned": "/operator/nodes/" + string(nodes[3].id()),
 		"models": "/operator/models", "accounts": "/operator/accounts", "account": "/operator/accounts/" + string(account),
-		"prices": "/operator/prices", "settings": "/operator/settings", "log": "/operator/log",
+		"prices": "/operator/prices", "settings": "/operator/settings", "log": "/operator/log", "audits": "/operator/audits",
 	}
 }
 

@@ -583,7 +583,7 @@ func TestOperatorPages(t *testing.T) {
 	for _, path := range []string{
 		"/operator/", "/operator/nodes", "/operator/nodes?q=" + url.QueryEscape(evil), "/operator/nodes?state=" + url.QueryEscape(evil), node, "/operator/models",
 		"/operator/accounts", "/operator/accounts?q=" + url.QueryEscape(evil), "/operator/accounts/house", "/operator/accounts/" + string(account),
-		"/operator/prices", "/operator/settings", "/operator/log", "/operator/log?subject=" + url.QueryEscape(evil),
+		"/operator/prices", "/operator/settings", "/operator/audits", "/operator/audits?before=2030-01-01T00:00:00Z", "/operator/log", "/operator/log?subject=" + url.QueryEscape(evil),
 	} {
 		status, page := b.get(path)
 		if status != 200 || strings.Contains(page, "<img") || strings.Contains(page, "{{") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {

@@ -220,7 +220,7 @@ func prepared(ctx context.Context, tx *sql.Tx, text ...string) (*statements, err
 	s := new(statements)
 	for i, to := range []**sql.Stmt{&s.session, &s.end, &s.phase, &s.sample} {
 		var err error
-		if *to, err = tx.PrepareContext(ctx, text[i]); err != nil {
+		if *to, err = tx.PrepareContext(ctx, text[i]); err != nil { //nolint:sqlclosecheck // close does
 			s.close()
 			return nil, err
 		}
