@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"neuron/tracker-server/billing"
 	"neuron/tracker-server/server"
 	"neuron/tracker-server/standing"
 	"neuron/tracker-server/store"
@@ -28,7 +29,7 @@ func serve(flags *flag.FlagSet) runner {
 	flags.DurationVar(&o.ReportEvery, "report-every", 5*time.Second, "how often nodes report (1s to 20s)")
 	flags.IntVar(&o.MaxConns, "max-connections", 20_000, "most connections of nodes and gateways")
 	flags.IntVar(&o.MaxPerAddress, "max-per-address", 512, "most connections from one IP address")
-	flags.StringVar((*string)(&o.Credit), "credit", string(server.CreditOptional), "whether sessions cost credit: off, optional (who has none runs unpaid) or required")
+	flags.StringVar((*string)(&o.Credit), "credit", string(billing.Optional), "whether sessions cost credit: off, optional (who has none runs unpaid) or required")
 	starting := flags.Int64("starting-credit", 100_000, "`credits` that each new owner is given")
 	flags.IntVar(&o.TelemetryDays, "telemetry-days", 30, "`days` for which the history of sessions is kept; 0 keeps none")
 	flags.Float64Var(&o.Audits.Share, "audit-share", 0.02, "`part` of public sessions, 0 to 1, whose work is re-executed by another node and compared; results are recorded and nothing follows from them")

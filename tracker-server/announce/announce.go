@@ -2,9 +2,9 @@
 // announced which torrent from where, for how long that is believed, and whom
 // a peer is told about (BEP 3, 7, 23, 31 and 48).
 //
-// It is a state machine without sockets: the clock is injected, and no
-// goroutine runs. A Table is safe for concurrent use. Only the server imports
-// it. It knows no catalog and no node: the caller says which torrents exist
+// A Table is a state machine without sockets: the clock is injected, and no
+// goroutine runs. It is safe for concurrent use. Mount is its HTTP face. The
+// server imports the package, and the catalog for its hashes. It knows no catalog and no node: the caller says which torrents exist
 // and adds the nodes that it knows otherwise.
 package announce
 
@@ -333,6 +333,22 @@ func (t *Table) Scrape(h Hash) Counts {
 	}
 	t.expire(s, t.c.Now())
 	return Counts{Seeds: s.seeds, Leechers: len(s.list) - s.seeds, Completed: s.completed}
+}
+
+// ScrapeWith is Scrape with known peers beside those that have announced
+// themselves.
+func (t *Table) ScrapeWith(h Hash, known []Peer) Counts {
+	n := t.Scrape(h)
+	for _, k := range known {
+		switch {
+		case t.Has(h, k.Addr):
+		case k.Seed:
+			n.Seeds++
+		default:
+			n.Leechers++
+		}
+	}
+	return n
 }
 
 // Has reports whether a live entry announces the address.

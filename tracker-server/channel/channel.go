@@ -105,7 +105,7 @@ func New(o Options) *Hub {
 // ServeHTTP upgrades a request. It returns at once, so that the HTTP server's
 // buffers are freed; the connection lives in goroutines of the hub.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &Conn{hub: h, out: make(chan []byte, queueLength), stop: make(chan struct{})}
+	c := &Conn{hub: h, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	c.remote = remoteOf(r.RemoteAddr)
 	c.ip = groupOf(c.remote)
 	if err := h.reserve(c); err != nil {

@@ -19,7 +19,7 @@ type Conn struct {
 	// remote is the peer's address.
 	remote netip.Addr
 	ws     *websocket.Conn // set once, under mu, before any goroutine of the connection starts
-	out    chan []byte
+	wake   chan struct{}   // tells the writer of the queue; capacity 1
 
 	// Set by the handshake, before Joined.
 	hello *protocol.Hello
@@ -27,6 +27,7 @@ type Conn struct {
 	epoch uint64
 
 	mu        sync.Mutex
+	queue     [][]byte // that waits for the writer; guarded by mu
 	stopped   bool
 	stop      chan struct{} // closed when stopped is set
 	last      []byte        // sent after the queue, or nil
@@ -64,15 +65,29 @@ func (c *Conn) Send(e *protocol.Envelope) bool {
 		c.mu.Unlock()
 		return false
 	}
-	select {
-	case c.out <- raw:
-		c.mu.Unlock()
-		return true
-	default:
-		c.mu.Unlock()
+	full := len(c.queue) >= queueLength
+	if !full {
+		c.queue = append(c.queue, raw)
+	}
+	c.mu.Unlock()
+	if full {
 		c.Stop(nil, websocket.ClosePolicyViolation, "queue full")
 		return false
 	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// take empties the queue.
+func (c *Conn) take() [][]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queue
+	c.queue = nil
+	return q
 }
 
 // Stop ends the connection after what is queued and one last message (or nil)
@@ -135,10 +150,21 @@ func (c *Conn) write() {
 		_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout)) // never fails in gorilla
 		return c.ws.WriteMessage(websocket.TextMessage, raw) == nil
 	}
+	// What is sent next may have come while the last was on its way.
+	flush := func() bool {
+		for q := c.take(); len(q) > 0; q = c.take() {
+			for _, raw := range q {
+				if !send(raw) {
+					return false
+				}
+			}
+		}
+		return true
+	}
 	for {
 		select {
-		case raw := <-c.out:
-			if !send(raw) {
+		case <-c.wake:
+			if !flush() {
 				return
 			}
 		case <-ping.C:
@@ -146,10 +172,8 @@ func (c *Conn) write() {
 				return
 			}
 		case <-c.stop:
-			for len(c.out) > 0 { // Send adds nothing after stop
-				if !send(<-c.out) {
-					return
-				}
+			if !flush() { // Send adds nothing after stop
+				return
 			}
 			if c.last != nil && !send(c.last) {
 				return

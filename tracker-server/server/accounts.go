@@ -18,7 +18,7 @@ func (c *core) mountAccounts(mux *http.ServeMux) {
 		Ledger: c.ledger, Keys: c.keys, Owners: c.owners, Tracker: c.key.Public().(ed25519.PublicKey), Now: c.o.Now, Logger: c.o.Logger,
 		Node: c.nodeInfo,
 		ModelName: func(id protocol.ModelID) string {
-			if p := c.catalog.Load().byID[id]; p != nil {
+			if p := c.catalog.Get(id); p != nil {
 				return p.Name
 			}
 			return ""

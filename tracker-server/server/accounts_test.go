@@ -9,6 +9,7 @@ import (
 	"neuron/engine/protocol"
 	"neuron/internal/owner"
 	"neuron/internal/signed"
+	"neuron/tracker-server/accounts"
 	"neuron/tracker-server/store"
 )
 
@@ -95,11 +96,11 @@ func TestAccountAPI(t *testing.T) {
 	}
 	var keys struct{ Secret string }
 	ask(ownerKey, "POST", "/v1/account/keys", map[string]string{"name": "laptop"}, &keys)
-	account, id, err := tr.core.payer(t.Context(), n.id(), keys.Secret)
+	account, id, err := accounts.Payer(t.Context(), tr.core.keys, tr.core.owners, n.id(), keys.Secret)
 	if account != store.AccountID(b.Owner()) || !strings.HasPrefix(keys.Secret, id+"-") || err != nil {
 		t.Errorf("%s, %s, %v", account, id, err)
 	}
-	if account, _, err := tr.core.payer(t.Context(), n.id(), ""); account != "" || err != nil {
+	if account, _, err := accounts.Payer(t.Context(), tr.core.keys, tr.core.owners, n.id(), ""); account != "" || err != nil {
 		t.Errorf("%s, %v", account, err)
 	}
 }

@@ -101,33 +101,3 @@ func TestAnnounce(t *testing.T) {
 	}
 	eventually(t, "the torrent is gone", func() bool { return tr.announce(announceQuery(m, "seed", 1001, 0)).Failure != "" })
 }
-
-func TestHostileAnnounces(t *testing.T) {
-	t.Parallel()
-	tr := start(t, t.TempDir(), &clock{})
-	m := tr.publishGuide(false)
-	good := announceQuery(m, "peer", 1, 1)
-	for query, part := range map[string]string{
-		"":                       "missing",
-		"?info_hash=%":           "not well formed",
-		good + "&ip=203.0.113.1": "only the address that it comes from",
-		good + "&port=2":         "twice",
-		strings.Replace(good, "port=1", "port=0", 1):                          "not a port",
-		"?info_hash=aaaaaaaaaaaaaaaaaaaa&peer_id=aaaaaaaaaaaaaaaaaaaa&port=1": "does not have the torrent",
-		good + "&x=" + strings.Repeat("y", 9000):                              "a query of",
-	} {
-		if a := tr.announce(query); !strings.Contains(a.Failure, part) {
-			t.Errorf("%.60s: %q, want %q", query, a.Failure, part)
-		}
-	}
-	limited := false
-	for range 400 {
-		if strings.Contains(tr.announce(good).Failure, "too many requests") {
-			limited = true
-			break
-		}
-	}
-	if !limited {
-		t.Error("nothing limits one address")
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -123,17 +122,6 @@ func TestCatalogFiles(t *testing.T) {
 			}
 		}
 	}
-	// What does not fit into memory is read from the database.
-	cat := *tr.core.catalog.Load()
-	bare := *cat.byID[m.Model]
-	bare.Manifest, bare.Torrent = nil, nil
-	cat.byID = map[protocol.ModelID]*published{m.Model: &bare}
-	tr.core.catalog.Store(&cat)
-	for kind, sum := range map[string]string{"manifest": entry.ManifestSHA256, "torrent": entry.TorrentSHA256} {
-		if resp, raw := tr.request("GET", "/v1/models/"+string(m.Model)+"/"+kind, nil); resp.StatusCode != 200 || fmt.Sprintf("%x", sha256.Sum256(raw)) != sum {
-			t.Errorf("%s from the database: %d", kind, resp.StatusCode)
-		}
-	}
 	for path, status := range map[string]int{
 		"/v1/models/" + strings.Repeat("0", 64) + "/manifest": 404, "/v1/models/guide/manifest": 400, "/v1/models/" + string(m.Model) + "/weights": 404,
 	} {
@@ -180,7 +168,7 @@ func TestPrivateModelsNeedAConnectedNode(t *testing.T) {
 		t.Error("a connected gateway is refused")
 	}
 	other := idOf(newKey())
-	for _, wrong := range []string{"x", "nonsense.", string(g.id()), token[:len(token)-1] + "x", tr.core.tokens.of(other), string(other) + token[52:]} {
+	for _, wrong := range []string{"x", "nonsense.", string(g.id()), token[:len(token)-1] + "x", tr.core.tokens.Of(other), string(other) + token[52:]} {
 		if allowed(wrong) {
 			t.Errorf("%q opens a private model", wrong)
 		}
@@ -262,7 +250,7 @@ func TestDamagedEntryIsLeftOut(t *testing.T) {
 	data := t.TempDir()
 	tr := start(t, data, &clock{})
 	tr.publishGuide(false)
-	v := tr.core.catalog.Load().version
+	v := tr.core.catalog.Version()
 	r, err := built[false]()
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +266,7 @@ func TestDamagedEntryIsLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the new version", func() bool { return tr.core.catalog.Load().version == v+2 })
+	eventually(t, "the new version", func() bool { return tr.core.catalog.Version() == v+2 })
 	if c := tr.core.Catalog(); len(c) != 1 || c[0].Name != "guide" {
 		t.Errorf("catalog %+v", c)
 	}

@@ -15,14 +15,18 @@ import (
 	"neuron/engine/protocol"
 	"neuron/tracker-server/announce"
 	"neuron/tracker-server/audit/numeric/desk"
+	"neuron/tracker-server/billing"
+	"neuron/tracker-server/catalog"
 	"neuron/tracker-server/channel"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/ledger/keys"
 	"neuron/tracker-server/ledger/owners"
+	"neuron/tracker-server/placement/places"
 	"neuron/tracker-server/receipts"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/sessions/stored"
 	"neuron/tracker-server/standing"
 	"neuron/tracker-server/store"
 	"neuron/tracker-server/telemetry"
@@ -53,7 +57,7 @@ type core struct {
 	key     ed25519.PrivateKey
 	store   store.Store
 	metrics *metrics
-	tokens  tokens
+	tokens  announce.Tokens
 	kick    chan struct{} // wakes the persister; capacity 1
 	explain *rate.Limiter
 
@@ -61,26 +65,28 @@ type core struct {
 	owners *owners.Owners
 	keys   *keys.Keys
 
+	billing   *billing.Desk // has its own lock
 	receipts  *receipts.Intake
 	announced *announce.Table // has its own lock
 	recorder  *telemetry.Recorder
 	feed      *feed.Hub
-	ownerOf   sync.Map // NodeID to owner (string), of nodes that connected and have one
-	catalog   atomic.Pointer[catalog]
-	loading   sync.Mutex // orders the loads of the catalog
-	operating sync.Mutex // orders the operator's changes of standings
+	ownerOf   sync.Map         // NodeID to owner (string), of nodes that connected and have one
+	catalog   *catalog.Catalog // has its own lock
+	operating sync.Mutex       // orders the operator's changes of standings
 	swarm     atomic.Pointer[swarmPeers]
+
+	routing  chan struct{}  // one for each route request under way
+	requests sync.WaitGroup // their goroutines
 
 	mu    sync.Mutex
 	reg   *registry.Registry
 	table *sessions.Table
 	peers map[peerKey]peer
 	dirty map[protocol.SessionID]store.Session // to be written
-	ends  map[protocol.SessionID]ledger.End    // to be told to the ledger
 	// routes says why live sessions run where they do.
 	routes map[protocol.SessionID]*routing.Route
 	// places is what nodes should hold.
-	places *places
+	places *places.Places
 	// book is what the operator said of nodes and owners.
 	book     *standing.Book
 	bannedAt time.Time // of the newest look at banned owners
@@ -97,14 +103,15 @@ type core struct {
 
 func newCore(o Options, key ed25519.PrivateKey, st store.Store) *core {
 	c := &core{
-		o: o, key: key, store: st, tokens: newTokens(key), kick: make(chan struct{}, 1), explain: rate.NewLimiter(explainRate, explainBurst),
+		routing: make(chan struct{}, routesAtOnce),
+		o:       o, key: key, store: st, tokens: announce.NewTokens(key), kick: make(chan struct{}, 1), explain: rate.NewLimiter(explainRate, explainBurst),
 		reg: registry.New(o.registryConfig()), table: sessions.New(o.sessionsConfig()),
 		peers: make(map[peerKey]peer), dirty: make(map[protocol.SessionID]store.Session),
-		routes: make(map[protocol.SessionID]*routing.Route), ends: make(map[protocol.SessionID]ledger.End),
+		routes: make(map[protocol.SessionID]*routing.Route),
 	}
 	c.announced = announce.New(announce.Config{Now: o.Now, Loopback: o.onLoopback()})
-	c.places, c.book = newPlaces(), standing.NewBook(o.Admission, nil)
-	c.catalog.Store(emptyCatalog())
+	c.places, c.book = places.New(), standing.NewBook(o.Admission, nil)
+	c.catalog = catalog.New(catalog.Options{Store: st, Changed: c.catalogChanged, Sweep: c.announced.Sweep, Logger: o.Logger})
 	c.swarm.Store(new(swarmPeers))
 	c.metrics = newMetrics(c)
 	return c
@@ -120,7 +127,7 @@ func (c *core) restore(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, rec := range live {
-		s, err := fromStore(rec)
+		s, err := stored.From(rec)
 		if err != nil {
 			c.o.Logger.Warn("a stored session cannot be read", "session", rec.ID, "err", err)
 			continue
@@ -165,7 +172,7 @@ func (c *core) admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID)
 	}
 	return &protocol.Welcome{
 		Node: id, Epoch: epoch, Tracker: c.key.Public().(ed25519.PublicKey), ReportSeconds: int(c.o.ReportEvery / time.Second),
-		AnnounceToken: c.tokens.of(id), Owner: string(bound.Owner),
+		AnnounceToken: c.tokens.Of(id), Owner: string(bound.Owner),
 	}, nil
 }
 
@@ -229,7 +236,7 @@ func (c *core) left(p peer, bye bool) {
 	delete(c.peers, k)
 	c.reg.Left(memberOf(p), bye)
 	if k.role == protocol.RoleNode {
-		c.places.drop(k.id)
+		c.places.Drop(k.id)
 	}
 	if len(c.peersOfLocked(p.Node())) == 0 {
 		c.table.DriverLost(now, p.Node())
@@ -283,14 +290,14 @@ func (c *core) finishLocked(s sessions.Session, tell bool) {
 	}
 	tellNode(s.Lease.Driver)
 	delete(c.routes, s.Lease.Session)
-	c.ends[s.Lease.Session] = endOf(&s, failedByRoute(s.End))
+	c.billing.Ended(&s)
 	c.audits.SessionEndedLocked(s.Lease.Session, s.Phase == protocol.PhaseFailed)
 	c.writeLocked(s)
 }
 
 // writeLocked hands a session to the persister.
 func (c *core) writeLocked(s sessions.Session) {
-	rec, err := toStore(s)
+	rec, err := stored.To(s)
 	if err != nil {
 		c.o.Logger.Error("encode a session", "session", s.Lease.Session, "err", err)
 		return
@@ -311,7 +318,7 @@ func (c *core) persist(ctx context.Context) error {
 	c.dirty = make(map[protocol.SessionID]store.Session)
 	c.mu.Unlock()
 	if len(batch) == 0 {
-		return c.finishMoney(ctx)
+		return c.billing.Finish(ctx)
 	}
 	list := make([]store.Session, 0, len(batch))
 	for _, s := range batch {
@@ -330,8 +337,8 @@ func (c *core) persist(ctx context.Context) error {
 		return err
 	}
 	// A session's end is written before its money ends: after a crash in between
-	// restoreMoney goes on.
-	return c.finishMoney(ctx)
+	// billing.Restore goes on.
+	return c.billing.Finish(ctx)
 }
 
 // tick does what time brings: ghosts expire, sessions are given up, peer lists

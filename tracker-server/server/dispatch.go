@@ -9,9 +9,31 @@ import (
 	"neuron/tracker-server/sessions"
 )
 
-// message handles one message of a joined peer and answers errors.
+// routesAtOnce bounds the route requests that are worked on beside the readers
+// of their connections.
+const routesAtOnce = 256
+
+// message handles one message of a joined peer. Messages of a connection are
+// handled in their order, but for route requests: each waits for the disk, and
+// those of one gateway would wait for each other.
 func (c *core) message(ctx context.Context, p peer, e *protocol.Envelope) {
 	c.metrics.message(e.Kind)
+	if e.Kind == protocol.MsgRoute {
+		select {
+		case c.routing <- struct{}{}:
+			c.requests.Go(func() {
+				defer func() { <-c.routing }()
+				c.handle(ctx, p, e)
+			})
+			return
+		default: // the gateway's connection waits meanwhile
+		}
+	}
+	c.handle(ctx, p, e)
+}
+
+// handle does what a message asks for, and answers errors.
+func (c *core) handle(ctx context.Context, p peer, e *protocol.Envelope) {
 	var err error
 	switch e.Kind {
 	case protocol.MsgReport:
@@ -74,7 +96,7 @@ func (c *core) onReport(p peer, e *protocol.Envelope) error {
 		return err
 	}
 	if p.Hello().Role == protocol.RoleNode && c.placeableLocked(p.Node()) == nil {
-		c.places.report(now, p.Node(), p.Hello().Build, rep)
+		c.places.Report(now, p.Node(), p.Hello().Build, rep)
 	}
 	return nil
 }

@@ -89,15 +89,15 @@ func FuzzMessage(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.message(t.Context(), node, env)
+			c.handle(t.Context(), node, env)
 		}
 		open, _ := protocol.Pack(protocol.MsgRoute, 1, protocol.RouteRequest{Session: sid, Model: "g", Context: 64})
-		c.message(t.Context(), gw, open)
+		c.handle(t.Context(), gw, open)
 		if last := gw.sent[len(gw.sent)-1]; last.Kind != protocol.MsgLease {
 			t.Fatalf("no lease: %s", last.Body)
 		}
 		for _, p := range []*stub{node, gw} {
-			c.message(t.Context(), p, e)
+			c.handle(t.Context(), p, e)
 			for _, m := range p.sent {
 				if b, err := json.Marshal(m); err != nil || len(b) > protocol.MaxMessage {
 					t.Fatalf("answer %s: %v", m.Kind, err)

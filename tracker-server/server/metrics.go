@@ -81,7 +81,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(m.coverage, prometheus.GaugeValue, float64(slices.Min(info.Replicas)), string(info.Model))
 	}
 	ch <- prometheus.MustNewConstMetric(m.out, prometheus.GaugeValue, float64(dirty))
-	ch <- prometheus.MustNewConstMetric(m.models, prometheus.GaugeValue, float64(len(m.core.catalog.Load().list)))
+	ch <- prometheus.MustNewConstMetric(m.models, prometheus.GaugeValue, float64(len(m.core.catalog.List())))
 	ch <- prometheus.MustNewConstMetric(m.swarm, prometheus.GaugeValue, float64(m.core.announced.Peers()))
 }
 

@@ -9,6 +9,7 @@ import (
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
 	"neuron/internal/owner"
+	"neuron/tracker-server/billing"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/ledger/keys"
 	"neuron/tracker-server/store"
@@ -109,7 +110,7 @@ func TestSessionReservesAndGivesBack(t *testing.T) {
 // silently nobody for a key that is wrong.
 func TestWhoPays(t *testing.T) {
 	t.Parallel()
-	tr, _, _, g, _, client := paidNetwork(t, &clock{}, Options{Data: t.TempDir(), Credit: CreditRequired, StartingCredit: 1_000_000_000})
+	tr, _, _, g, _, client := paidNetwork(t, &clock{}, Options{Data: t.TempDir(), Credit: billing.Required, StartingCredit: 1_000_000_000})
 	ctx := t.Context()
 	other, err := tr.core.ledger.AddClient(ctx, "shop")
 	if err != nil {
@@ -164,7 +165,7 @@ func TestWhoPays(t *testing.T) {
 // the gateway's owner, and costs nothing.
 func TestPrivateRouteOfOneOwner(t *testing.T) {
 	t.Parallel()
-	tr, m, _, g, _, client := paidNetwork(t, &clock{}, Options{Data: t.TempDir(), Credit: CreditRequired, StartingCredit: 1_000_000_000})
+	tr, m, _, g, _, client := paidNetwork(t, &clock{}, Options{Data: t.TempDir(), Credit: billing.Required, StartingCredit: 1_000_000_000})
 	private := func(r *protocol.RouteRequest) { r.Policy = protocol.PolicyPrivate }
 	g.ask(private)
 	g.expectError(protocol.CodeNoRoute)

@@ -93,7 +93,7 @@ func (c *core) limitLocked(id protocol.NodeID) (placed bool) {
 	if l == (registry.Limit{}) {
 		return true
 	}
-	c.places.drop(id)
+	c.places.Drop(id)
 	return false
 }
 
@@ -125,7 +125,7 @@ func (c *core) banLocked(id protocol.NodeID, owner string) {
 		p.Refuse(why, 0)
 		c.o.Logger.Info("sent away", "node", id.Short(), "role", p.Hello().Role, "err", why)
 	}
-	c.places.drop(id)
+	c.places.Drop(id)
 }
 
 // banOwnersLocked sends away what belongs to banned owners. A node may have been
@@ -212,10 +212,10 @@ func (c *core) SetStanding(ctx context.Context, ch standing.Change) (bool, error
 	return true, nil
 }
 
-// ReloadCatalog implements operator.Network. When it fails, watchCatalog shows
+// ReloadCatalog implements operator.Network. When it fails, its watch shows
 // the change.
 func (c *core) ReloadCatalog(ctx context.Context) {
-	if err := c.loadCatalog(ctx); err != nil {
+	if err := c.catalog.Load(ctx); err != nil {
 		c.o.Logger.Warn("read the catalog", "err", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/audit/numeric"
+	"neuron/tracker-server/billing"
 	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/sessions"
@@ -51,8 +52,8 @@ type Options struct {
 	// PublicURL is where others reach this tracker; default: where it listens.
 	// Published torrents carry it.
 	PublicURL string
-	// Credit says whether sessions cost credit; default CreditOptional.
-	Credit CreditPolicy
+	// Credit says whether sessions cost credit; default billing.Optional.
+	Credit billing.Policy
 	// StartingCredit is what each new owner is given, in micro-credits.
 	StartingCredit store.Credit
 	// TelemetryDays is how long the history of sessions is kept; 0: not at all.
@@ -100,9 +101,9 @@ func (o *Options) fill() error {
 		}
 	}
 	if o.Credit == "" {
-		o.Credit = CreditOptional
+		o.Credit = billing.Optional
 	}
-	if err := o.Credit.check(); err != nil {
+	if err := o.Credit.Check(); err != nil {
 		return err
 	}
 	if o.StartingCredit < 0 || o.StartingCredit > ledger.MaxGrant {

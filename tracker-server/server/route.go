@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/tracker-server/ledger"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/sessions/stored"
 	"neuron/tracker-server/store"
 )
 
@@ -22,7 +22,7 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	if err := checkRoute(req); err != nil {
 		return err
 	}
-	if err := c.nodesOf(ctx, p.Node(), req); err != nil {
+	if err := c.billing.NodesOf(ctx, p.Node(), req); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -31,10 +31,10 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	if err != nil {
 		return err
 	}
-	reserved, err := c.reserve(ctx, &s, req)
+	reserved, err := c.billing.Reserve(ctx, &s, req)
 	if err == nil {
 		var rec store.Session
-		if rec, err = toStore(s); err == nil {
+		if rec, err = stored.To(s); err == nil {
 			err = c.store.AddSession(ctx, rec)
 		}
 	}
@@ -42,7 +42,7 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if reserved {
-			c.ends[req.Session] = ledger.End{Session: req.Session, Failed: true, Prefill: -1, Decode: -1}
+			c.billing.Unused(req.Session)
 		}
 		c.table.Forget(req.Session)
 		delete(c.routes, req.Session)
@@ -115,7 +115,7 @@ func (c *core) lease(p peer, req *protocol.RouteRequest) (s sessions.Session, er
 	if err != nil {
 		return s, err
 	}
-	c.places.asked(now, x.Model)
+	c.places.Asked(now, x.Model)
 	route := x.Find(q)
 	if route == nil {
 		return s, x.Refusal(q)

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/announce"
 	"neuron/tracker-server/channel"
 	"neuron/tracker-server/datadir"
 	"neuron/tracker-server/keys"
 	"neuron/tracker-server/operator"
+	"neuron/tracker-server/proofs"
 	"neuron/tracker-server/store"
 	"neuron/tracker-server/store/sqlite"
 	"neuron/tracker-server/web"
@@ -96,10 +98,10 @@ func New(o Options) (_ *Server, err error) {
 	if err := s.core.restoreStanding(s.ctx); err != nil {
 		return nil, err
 	}
-	if err := s.core.restoreMoney(s.ctx); err != nil {
+	if err := s.core.billing.Restore(s.ctx); err != nil {
 		return nil, err
 	}
-	if err := s.core.loadCatalog(s.ctx); err != nil {
+	if err := s.core.catalog.Load(s.ctx); err != nil {
 		return nil, err
 	}
 	var tlsConfig *tls.Config
@@ -128,8 +130,11 @@ func New(o Options) (_ *Server, err error) {
 	pages := web.Handler(s.core, o.Now, s.core.metrics.registry)
 	mux.Handle("GET /v1/nodes", s.nodesOrChannel(pages))
 	mux.Handle("GET /v1/telemetry", s.core.feed)
-	announceHandler{s.core}.mount(mux)
-	proofsHandler{s.core}.mount(mux)
+	announce.Mount(mux, announce.HandlerOptions{Table: s.core.announced, Find: s.core.findTorrent, Count: s.core.metrics.announced, Logger: o.Logger})
+	proofs.Mount(mux, proofs.Options{Store: s.store, Logger: o.Logger, Known: func(ctx context.Context, id protocol.SessionID) error {
+		_, err := s.core.Session(ctx, id)
+		return err
+	}})
 	s.core.mountAccounts(mux)
 	if s.area, err = s.openOperator(); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
@@ -216,11 +221,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}()
 	go func() {
 		defer s.wg.Done()
-		s.core.watchCatalog(s.ctx)
+		s.core.catalog.Watch(s.ctx)
 	}()
 	go func() {
 		defer s.wg.Done()
-		s.core.moneyLoop(s.ctx)
+		s.core.billing.Run(s.ctx)
 	}()
 	var err error
 	select {
@@ -304,6 +309,7 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 		s.core.feed.Close()
 		s.wg.Wait()
+		s.core.requests.Wait()
 		if err := s.core.persist(context.WithoutCancel(ctx)); err != nil {
 			errs = append(errs, err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/routing"
+	"neuron/tracker-server/sessions/stored"
 	"neuron/tracker-server/web"
 )
 
@@ -263,7 +264,7 @@ func storedLease(tr *tracker, l *protocol.Lease) (*protocol.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := fromStore(rec)
+	s, err := stored.From(rec)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
+	"neuron/tracker-server/sessions/stored"
 	"neuron/tracker-server/web"
 )
 
@@ -62,7 +63,7 @@ func (c *core) Session(ctx context.Context, id protocol.SessionID) (web.Session,
 		if err != nil {
 			return web.Session{}, err
 		}
-		if s, err = fromStore(rec); err != nil {
+		if s, err = stored.From(rec); err != nil {
 			return web.Session{}, err
 		}
 	}

@@ -1,4 +1,7 @@
-package server
+// Package stored translates between the two forms of a session: the one that
+// lives (package sessions) and the one that survives a restart (package store).
+// It is pure; the tracker's server and its billing import it.
+package stored
 
 import (
 	"encoding/json"
@@ -8,8 +11,8 @@ import (
 	"neuron/tracker-server/store"
 )
 
-// toStore and fromStore translate between the two forms of a session.
-func toStore(s sessions.Session) (store.Session, error) {
+// To makes the record of a session.
+func To(s sessions.Session) (store.Session, error) {
 	lease, err := json.Marshal(s.Signed)
 	if err != nil {
 		return store.Session{}, protocol.Errorf(protocol.CodeInternal, "encode a lease: %w", err)
@@ -29,7 +32,8 @@ func toStore(s sessions.Session) (store.Session, error) {
 	return out, nil
 }
 
-func fromStore(rec store.Session) (sessions.Session, error) {
+// From reads a record back; code: internal.
+func From(rec store.Session) (sessions.Session, error) {
 	out := sessions.Session{Name: rec.Name, CostMicros: rec.CostMicros, KVBytes: rec.KVBytes, Phase: rec.Phase, Updated: rec.Issued}
 	if err := json.Unmarshal(rec.Lease, &out.Signed); err != nil {
 		return out, protocol.Errorf(protocol.CodeInternal, "decode a stored lease: %w", err)

@@ -1,4 +1,4 @@
-package server
+package announce
 
 import (
 	"crypto/ed25519"
@@ -10,15 +10,16 @@ import (
 	"neuron/engine/protocol"
 )
 
-// tokens make and check announce tokens: the node id and a MAC over it, under
+// Tokens make and check announce tokens: the node id and a MAC over it, under
 // a key that follows from the tracker's. So they survive a restart, and nothing
 // is stored. A token is worth nothing while its node is not connected.
-type tokens struct{ key []byte }
+type Tokens struct{ key []byte }
 
 const tokenDomain = "neuron-announce-v1\x00"
 
-func newTokens(key ed25519.PrivateKey) tokens {
-	return tokens{mac(key.Seed(), tokenDomain)}
+// NewTokens makes those of the tracker with this key.
+func NewTokens(key ed25519.PrivateKey) Tokens {
+	return Tokens{mac(key.Seed(), tokenDomain)}
 }
 
 func mac(key []byte, text string) []byte {
@@ -27,13 +28,14 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-func (t tokens) of(id protocol.NodeID) string {
+// Of is the token of a node.
+func (t Tokens) Of(id protocol.NodeID) string {
 	return string(id) + "." + hex.EncodeToString(mac(t.key, string(id))[:16])
 }
 
-// node is whom the token was given to; false for a token that nobody got.
-func (t tokens) node(token string) (protocol.NodeID, bool) {
+// Node is whom the token was given to; false for a token that nobody got.
+func (t Tokens) Node(token string) (protocol.NodeID, bool) {
 	id, _, _ := strings.Cut(token, ".")
 	node := protocol.NodeID(id)
-	return node, hmac.Equal([]byte(t.of(node)), []byte(token))
+	return node, hmac.Equal([]byte(t.Of(node)), []byte(token))
 }
