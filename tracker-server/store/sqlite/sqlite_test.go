@@ -177,6 +177,13 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// fieldMigrations are the checksums of what databases out there were made by.
+var fieldMigrations = []string{
+	"7af4f3711c63da2ac2ea274584b9c8f039fab3b8cff76c61e7babdcb865401ad",
+	"1b01db77a9673d8d9d14183c8881cf1066ffcb9b6aa0a9b67f6ca9c72a772ece",
+	"f44e6f9f14ed26db791d565487a6a075bc1404eb82f516538ba3ca4f4ec6fc93",
+}
+
 // TestOlderSchema opens a database that was written before there was a
 // catalog: what it held is still there, and the catalog works.
 func TestOlderSchema(t *testing.T) {
@@ -185,30 +192,43 @@ func TestOlderSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first schema is in the field: it may never change.
-	if sum := "7af4f3711c63da2ac2ea274584b9c8f039fab3b8cff76c61e7babdcb865401ad"; all[0].sum != sum {
-		t.Fatalf("migration %s has checksum %s", all[0].name, all[0].sum)
+	// These are in the field: they may never change.
+	for i, sum := range fieldMigrations {
+		if all[i].sum != sum {
+			t.Fatalf("migration %s has checksum %s", all[i].name, all[i].sum)
+		}
 	}
+	for n := 1; n < len(all); n++ {
+		t.Run(all[n-1].name, func(t *testing.T) {
+			t.Parallel()
+			fromSchema(t, all[:n])
+		})
+	}
+}
+
+// fromSchema makes a database as a build with these migrations left it, and
+// opens it with this one.
+func fromSchema(t *testing.T, old []migration) {
 	path := filepath.Join(t.TempDir(), "t.db")
 	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(path)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
-	old := newStore(db, path)
-	if err := old.apply(t.Context(), all[:1]); err != nil {
+	then := newStore(db, path)
+	if err := then.apply(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
 		x := store.Session{ID: protocol.SessionID(fmt.Sprint(i)), Name: "guide", Lease: []byte(`{}`), Issued: time.Unix(int64(i+1), 0)}
-		if err := old.AddSession(t.Context(), x); err != nil {
+		if err := then.AddSession(t.Context(), x); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := old.NodeConnected(t.Context(), store.Node{ID: "n", LastSeen: time.Unix(5, 0)}); err != nil {
+		if _, err := then.NodeConnected(t.Context(), store.Node{ID: "n", LastSeen: time.Unix(5, 0)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := old.db.Close(); err != nil {
+	if err := then.db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second opening finds nothing to do
