@@ -93,10 +93,16 @@ var layers = []struct {
 	{"a standing is pure", func(p string) bool { return p == "neuron/tracker-server/standing" }, []string{"neuron/engine/protocol"}, nil},
 	{"a wallet knows no network", func(p string) bool { return p == "neuron/engine/wallet" }, []string{"neuron/engine/protocol", "neuron/internal"}, nil},
 	{"the window links the account client", func(p string) bool { return p == "neuron/engine/accounts" }, []string{"neuron/engine/protocol", "neuron/internal"}, nil},
-	{"placement is pure", func(p string) bool { return p == "neuron/tracker-server/placement" }, []string{"neuron/engine/protocol", "neuron/engine/manifest"}, nil},
+	{"placement is pure", func(p string) bool { return below(p, "neuron/tracker-server/placement") }, []string{"neuron/engine/protocol", "neuron/engine/manifest", "neuron/tracker-server/placement"}, nil},
+	{"stored sessions are a translation", func(p string) bool { return p == "neuron/tracker-server/sessions/stored" }, []string{"neuron/engine/protocol", "neuron/tracker-server/sessions", "neuron/tracker-server/store"}, nil},
+	{"the catalog knows no node", func(p string) bool { return p == "neuron/tracker-server/catalog" }, []string{"neuron/engine/protocol", "neuron/engine/manifest", "neuron/internal/torrentfile", "neuron/tracker-server/announce", "neuron/tracker-server/store"}, nil},
+	{"proofs are shown out of the store", func(p string) bool { return p == "neuron/tracker-server/proofs" }, []string{"neuron/engine/protocol", "neuron/tracker-server/store"}, nil},
+	{"billing knows no connection and no route", func(p string) bool { return p == "neuron/tracker-server/billing" }, nil, []string{"neuron/tracker-server/channel", "neuron/tracker-server/registry", "neuron/tracker-server/routing", "neuron/tracker-server/web", "neuron/tracker-server/server"}},
 	{"a shelf knows no network", func(p string) bool { return p == "neuron/engine/artifact/shelf" }, nil, []string{"neuron/engine/swarm", "neuron/engine/control", "neuron/engine/stage", "neuron/tracker-server"}},
 	{"gateway stands on its own interface", func(p string) bool { return below(p, "neuron/engine/gateway") }, nil, []string{"neuron/llama", "neuron/engine/seam", "neuron/engine/stage", "neuron/engine/session"}},
 	{"seam carries frames for anyone", func(p string) bool { return below(p, "neuron/engine/seam") }, nil, []string{"neuron/llama", "neuron/engine/stage", "neuron/engine/gateway"}},
+	{"what a seam decides and agrees on is apart from its connections", func(p string) bool { return p == "neuron/engine/seam/flow" || p == "neuron/engine/seam/wire" }, []string{"neuron/engine/protocol"}, nil},
+	{"a seam's client knows no stage", func(p string) bool { return p == "neuron/engine/seam/seamclient" }, []string{"neuron/engine/protocol", "neuron/engine/seam/flow", "neuron/engine/seam/tlsio", "neuron/engine/seam/wire", "neuron/internal/identity"}, nil},
 }
 
 func TestLayers(t *testing.T) {

@@ -14,16 +14,18 @@ require (
 	modernc.org/sqlite v1.62.0
 )
 
-require github.com/peterbourgon/ff/v3 v3.4.0
+require (
+	github.com/openai/openai-go/v3 v3.99.0
+	github.com/peterbourgon/ff/v3 v3.4.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	go.yaml.in/yaml/v3 v3.0.6
+)
 
 require (
-	github.com/openai/openai-go/v3 v3.99.0 // indirect
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/tidwall/gjson v1.20.0 // indirect
 	github.com/tidwall/match v1.1.1 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
-	go.yaml.in/yaml/v3 v3.0.6 // indirect
 )
 
 require (

@@ -3,17 +3,22 @@ package llama
 import (
 	"strings"
 	"unsafe"
+
+	"neuron/llama/gbnf"
 )
+
+// maxGrammar bounds a grammar, in bytes.
+const maxGrammar = 1 << 20
 
 // Grammar allows only text of the GBNF grammar from rule root on. Put it first in
 // the chain. Code grammar when it does not parse.
-func Grammar(v Vocab, gbnf, root string) (Sampler, error) {
+func Grammar(v Vocab, src, root string) (Sampler, error) {
 	const op = "grammar"
-	if err := checkGrammar(op, v, gbnf, root); err != nil {
+	if err := checkGrammar(op, v, src, root); err != nil {
 		return 0, err
 	}
 	mark := logMark()
-	h := cInitGrammar(uintptr(v), gbnf, root)
+	h := cInitGrammar(uintptr(v), src, root)
 	if h == 0 {
 		return 0, fail(CodeGrammar, op, logSince(mark))
 	}
@@ -26,9 +31,9 @@ func Grammar(v Vocab, gbnf, root string) (Sampler, error) {
 // must allow what triggers it: libllama ends the process otherwise, and the
 // patterns are compiled without a catch. So patterns and grammar come from this
 // program, never from a client.
-func GrammarLazyPatterns(v Vocab, gbnf, root string, patterns []string, tokens []int32) (Sampler, error) {
+func GrammarLazyPatterns(v Vocab, src, root string, patterns []string, tokens []int32) (Sampler, error) {
 	const op = "lazy grammar"
-	if err := checkGrammar(op, v, gbnf, root); err != nil {
+	if err := checkGrammar(op, v, src, root); err != nil {
 		return 0, err
 	}
 	if len(patterns)+len(tokens) == 0 || len(patterns) > 64 || len(tokens) > 1024 {
@@ -45,7 +50,7 @@ func GrammarLazyPatterns(v Vocab, gbnf, root string, patterns []string, tokens [
 	mark := logMark()
 	var h uintptr
 	withStrings(patterns, func(p unsafe.Pointer) {
-		h = cInitGrammarLazy(uintptr(v), gbnf, root, p, uint64(len(patterns)), unsafe.SliceData(tokens), uint64(len(tokens)))
+		h = cInitGrammarLazy(uintptr(v), src, root, p, uint64(len(patterns)), unsafe.SliceData(tokens), uint64(len(tokens)))
 	})
 	if h == 0 {
 		return 0, fail(CodeGrammar, op, logSince(mark))
@@ -53,14 +58,14 @@ func GrammarLazyPatterns(v Vocab, gbnf, root string, patterns []string, tokens [
 	return registerSampler(h, samplerState{grammar: true, nVocab: v.N()}), nil
 }
 
-func checkGrammar(op string, v Vocab, gbnf, root string) error {
+func checkGrammar(op string, v Vocab, src, root string) error {
 	if err := v.check(op); err != nil {
 		return err
 	}
-	if gbnf == "" || len(gbnf) > maxGrammar || strings.IndexByte(gbnf, 0) >= 0 || strings.IndexByte(root, 0) >= 0 {
+	if src == "" || len(src) > maxGrammar || strings.IndexByte(src, 0) >= 0 || strings.IndexByte(root, 0) >= 0 {
 		return fail(CodeGrammar, op, "empty, too long or with a zero byte")
 	}
-	if err := readGrammar(gbnf, root); err != nil {
+	if err := gbnf.Check(src, root); err != nil {
 		return fail(CodeGrammar, op, err.Error())
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"neuron/engine/seam"
 )
 
-// Sender brings kept frames to an auditor; *seam.Client is one.
+// Sender brings kept frames to an auditor; *seamclient.Client is one.
 type Sender interface {
 	SendAudit(ctx context.Context, to protocol.Peer, audit protocol.AuditID, side protocol.AuditSide, frames []*protocol.Frame) error
 }

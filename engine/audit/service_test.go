@@ -15,6 +15,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
 	"neuron/internal/leaktest"
@@ -30,7 +31,7 @@ const patience = 20 * time.Second
 type party struct {
 	id     *identity.Identity
 	svc    *Service
-	client *seam.Client
+	client *seamclient.Client
 	addr   string
 	told   chan protocol.Envelope
 }
@@ -69,7 +70,7 @@ func (w *world) party(wait time.Duration, auditor bool) *party {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p := &party{id: id, client: seam.NewClient(id), told: make(chan protocol.Envelope, 16)}
+	p := &party{id: id, client: seamclient.New(id), told: make(chan protocol.Envelope, 16)}
 	o := Options{
 		Node: id.ID(), TrackerKey: func() ed25519.PublicKey { return w.tracker.Public().(ed25519.PublicKey) }, Sender: p.client, Engine: "test",
 		Now: func() time.Time { return w.now() }, Patience: wait,

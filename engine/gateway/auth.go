@@ -1,36 +1,32 @@
 package gateway
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"neuron/engine/gateway/admit"
 	"neuron/engine/protocol"
 )
 
-// checkKey finds the client whose key a request carries, comparing all of them
-// in constant time whatever their length; nil when none is asked for.
-func (g *Gateway) checkKey(r *http.Request) (*client, *protocol.Error) {
+// checkKey finds the client whose key a request carries; nil when none is asked
+// for.
+func (g *Gateway) checkKey(r *http.Request) (*admit.Client, *protocol.Error) {
 	if len(g.clients) == 0 {
 		return nil, nil
 	}
 	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	got := sha256.Sum256([]byte(strings.TrimSpace(key)))
-	var found *client
-	for _, c := range g.clients {
-		if subtle.ConstantTimeCompare(got[:], c.sum[:]) == 1 {
-			found = c
-		}
-	}
+	found := admit.Find(g.clients, strings.TrimSpace(key))
 	if !strings.EqualFold(scheme, "bearer") || found == nil {
 		return nil, protocol.Errorf(protocol.CodeUnauthorized, "the key is missing or wrong")
 	}
 	return found, nil
 }
+
+// clientKey carries the request's *admit.Client in its context.
+type clientKey struct{}
 
 // checkHost guards a loopback gateway against web pages: the Host must be one
 // that we go by (no DNS rebinding), and an Origin, which browsers send, must be

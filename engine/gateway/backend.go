@@ -69,6 +69,9 @@ type GenerateRequest struct {
 	Sampler   protocol.Sampler
 	// Policy is "public" or "private".
 	Policy string
+	// NoDraft asks for one token per pass over the route: no guesses of the
+	// next ones.
+	NoDraft bool
 }
 
 // Generation is a running session.

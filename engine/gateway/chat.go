@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"neuron/engine/gateway/chattmpl"
+	"neuron/engine/gateway/prompt"
 	"neuron/engine/protocol"
 )
 
@@ -32,12 +33,12 @@ func (g *Gateway) chatCompletions(w http.ResponseWriter, r *http.Request) {
 	}
 	in := chattmpl.Input{Vars: req.vars, Now: g.o.Now()}
 	in.Messages, in.Tools = conversation(tm.ChatTemplate(), req.messages, &req.tools)
-	ids, perr := chatPrompt(r.Context(), tm, in)
+	ids, perr := prompt.Chat(r.Context(), tm, in)
 	if perr != nil {
 		writeError(w, protocol.AsError(perr), 0)
 		return
 	}
-	g.serve(w, r, j, tm, []prompt{{ids: ids}})
+	g.serve(w, r, j, tm, []promptIDs{{ids: ids}})
 }
 
 // chatRequest is a checked chat body.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"neuron/engine/gateway/logprob"
 	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
@@ -20,8 +21,8 @@ type collectSink struct {
 
 type collected struct {
 	text   strings.Builder
-	chat   chatLogprobs
-	plain  textLogprobs
+	chat   logprob.Chat
+	plain  logprob.Text
 	offset int
 	finish protocol.FinishReason
 	calls  []toolCall
@@ -30,8 +31,8 @@ type collected struct {
 func newCollectSink(w http.ResponseWriter, j *job) *collectSink {
 	s := &collectSink{w: w, j: j}
 	for range len(j.prompts) * j.p.n {
-		s.choices = append(s.choices, &collected{chat: chatLogprobs{Content: []tokenLogprob{}},
-			plain: textLogprobs{Tokens: []string{}, Logprob: []float64{}, Top: []map[string]float64{}, Offset: []int{}}})
+		s.choices = append(s.choices, &collected{chat: logprob.NewChat(),
+			plain: logprob.NewText()})
 	}
 	return s
 }
@@ -54,9 +55,9 @@ func (s *collectSink) text(i int, delta string, tokens []protocol.Token) error {
 	case !s.j.p.sampler.Logprobs:
 		c.offset += utf8.RuneCountInString(delta)
 	case s.j.isChat():
-		c.chat.appendChat(tokens, s.j.p.sampler.Top)
+		c.chat.Append(tokens, s.j.p.sampler.Top)
 	default:
-		c.offset = c.plain.appendText(tokens, s.j.p.sampler.Top, c.offset)
+		c.offset = c.plain.Append(tokens, s.j.p.sampler.Top, c.offset)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"neuron/engine/gateway/textscan"
 	"neuron/engine/protocol"
 )
 
@@ -29,7 +30,7 @@ func (g *Gateway) completions(w http.ResponseWriter, r *http.Request) {
 		writeError(w, protocol.AsError(perr), 0)
 		return
 	}
-	prompts := make([]prompt, len(req.prompts))
+	prompts := make([]promptIDs, len(req.prompts))
 	for i, in := range req.prompts {
 		p, perr := textPrompt(r, tm, in, req.echo)
 		if perr != nil {
@@ -43,20 +44,20 @@ func (g *Gateway) completions(w http.ResponseWriter, r *http.Request) {
 
 // textPrompt tokenizes one prompt. Texts of control tokens in it stay text:
 // who wants control tokens sends ids.
-func textPrompt(r *http.Request, tm TextModel, in textInput, echo bool) (prompt, error) {
+func textPrompt(r *http.Request, tm TextModel, in textInput, echo bool) (promptIDs, error) {
 	if in.ids == nil {
 		ids, err := tm.Tokenize(r.Context(), in.text, true, false)
-		p := prompt{ids: ids}
+		p := promptIDs{ids: ids}
 		if echo {
-			p.echo = validText([]byte(in.text))
+			p.echo = textscan.ValidText([]byte(in.text))
 		}
 		return p, err
 	}
 	// Decoding checks the ids, too: they must exist in this vocabulary.
 	text, err := tm.Detokenize(r.Context(), in.ids, false)
-	p := prompt{ids: in.ids}
+	p := promptIDs{ids: in.ids}
 	if echo {
-		p.echo = validText(text)
+		p.echo = textscan.ValidText(text)
 	}
 	return p, err
 }

@@ -6,7 +6,9 @@
 //
 // The package must not know how sessions run: it imports protocol and nothing
 // else of the engine (no seam, no control, no llama). engine/session
-// implements Backend; gatewaytest holds a fake and the suite that both pass.
+// implements Backend; gatewaytest holds a fake, and the suites and real clients
+// that both go through. Its parts: chattmpl (chat templates), schema (JSON
+// schemas to grammars), toolcall (how models write calls).
 //
 // Decisions that a reader may look for:
 //
@@ -19,6 +21,13 @@
 //     were computed. prompt_tokens is the number of ids sent, once per prompt.
 //   - n answers are made one after the other, each in a session of its own;
 //     answer i uses seed+i.
+//   - Structured answers and forced calls are held to by a grammar that the
+//     tail's sampler follows. The model's text tools check every grammar before
+//     a session starts.
+//   - Calls are read from the answer's text behind the stop strings; their
+//     marks may be control tokens, whose text is put in by id. An answer with
+//     calls ends with tool_calls, but for a function that the client named:
+//     with stop, as OpenAI's does. Probabilities are given for text only.
 //   - Of several stop strings the one that is complete first counts; of those
 //     complete at the same byte, the longest.
 //   - A stream that fails gets a data event with an error, no finish_reason and

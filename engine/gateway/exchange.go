@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"neuron/engine/gateway/admit"
+	"neuron/engine/gateway/recent"
 	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
@@ -24,8 +26,8 @@ const (
 	telemetryLast = 2 * time.Second
 )
 
-// prompt is one prompt of a request.
-type prompt struct {
+// promptIDs is one prompt of a request.
+type promptIDs struct {
 	ids       []int32
 	echo      string // text in front of the answer
 	maxTokens int
@@ -37,7 +39,7 @@ type job struct {
 	created int64
 	name    string // the model's name in answers
 	model   string // what the backend is asked for
-	prompts []prompt
+	prompts []promptIDs
 	p       params
 	caller  *caller // nil: answers are text
 }
@@ -112,11 +114,11 @@ func (g *Gateway) run(ctx context.Context, j *job, s sink) *protocol.Error {
 }
 
 func (x *exchange) answers(ctx context.Context) *protocol.Error {
-	tk, err := x.g.queue.join()
+	tk, err := x.g.queue.Join()
 	if err != nil {
 		return err
 	}
-	defer tk.leave()
+	defer tk.Leave()
 	if err := x.await(ctx, tk); err != nil {
 		return err
 	}
@@ -133,9 +135,9 @@ func (x *exchange) answers(ctx context.Context) *protocol.Error {
 }
 
 // await waits for the request's turn.
-func (x *exchange) await(ctx context.Context, tk *ticket) *protocol.Error {
+func (x *exchange) await(ctx context.Context, tk *admit.Ticket) *protocol.Error {
 	select {
-	case <-tk.ready:
+	case <-tk.Ready():
 		return nil
 	default:
 	}
@@ -146,7 +148,7 @@ func (x *exchange) await(ctx context.Context, tk *ticket) *protocol.Error {
 		poll = t.C
 	}
 	for seq, last := uint64(1), 0; ; {
-		if pos := tk.position(); x.job.p.telemetry && pos > 0 && pos != last {
+		if pos := tk.Position(); x.job.p.telemetry && pos > 0 && pos != last {
 			t := x.snapshot("")
 			t.Seq, t.QueuePosition = seq, pos
 			seq, last = seq+1, pos
@@ -155,7 +157,7 @@ func (x *exchange) await(ctx context.Context, tk *ticket) *protocol.Error {
 			}
 		}
 		select {
-		case <-tk.ready:
+		case <-tk.Ready():
 			return nil
 		case <-poll:
 		case <-ctx.Done():
@@ -195,12 +197,12 @@ func gone(ctx context.Context) *protocol.Error {
 
 // answer makes answer i in a session of its own; k is its number among the
 // answers to the same prompt.
-func (x *exchange) answer(ctx context.Context, pr *prompt, i, k int) *protocol.Error {
+func (x *exchange) answer(ctx context.Context, pr *promptIDs, i, k int) *protocol.Error {
 	g := x.g
 	sampler := x.job.p.sampler
 	sampler.Seed += uint32(k)
 	gen, gerr := g.o.Backend.Generate(ctx, GenerateRequest{Request: x.job.id, Model: x.job.model, Prompt: pr.ids,
-		MaxTokens: pr.maxTokens, Sampler: sampler, Policy: x.job.p.policy})
+		MaxTokens: pr.maxTokens, Sampler: sampler, Policy: x.job.p.policy, NoDraft: x.job.p.noDraft})
 	if gerr != nil {
 		return protocol.AsError(gerr)
 	}
@@ -209,7 +211,7 @@ func (x *exchange) answer(ctx context.Context, pr *prompt, i, k int) *protocol.E
 		for range gen.Tokens() { // the session's owner must not block on us
 		}
 	}()
-	g.recent.add(gen.Session())
+	g.recent.Add(gen.Session())
 	if x.sink.begin(gen.Session()) != nil {
 		return gone(ctx)
 	}
@@ -238,7 +240,7 @@ func (x *exchange) answer(ctx context.Context, pr *prompt, i, k int) *protocol.E
 	if seen == finishToolCalls {
 		seen = protocol.FinishStop
 	}
-	g.recent.finished(gen.Session(), seen)
+	g.recent.Finished(gen.Session(), seen)
 	if x.sent(x.sink.finish(i, reason)) != nil {
 		return gone(ctx)
 	}
@@ -250,7 +252,7 @@ func (x *exchange) answer(ctx context.Context, pr *prompt, i, k int) *protocol.E
 
 // tokens turns a session's tokens into text until it ends or a stop string is
 // complete.
-func (x *exchange) tokens(ctx context.Context, gen Generation, watch <-chan protocol.Telemetry, pr *prompt, i int) (protocol.FinishReason, *protocol.Error) {
+func (x *exchange) tokens(ctx context.Context, gen Generation, watch <-chan protocol.Telemetry, pr *promptIDs, i int) (protocol.FinishReason, *protocol.Error) {
 	out := newWriter(x, i)
 	if pr.echo != "" && x.sent(x.sink.text(i, pr.echo, nil)) != nil {
 		return "", gone(ctx)
@@ -361,14 +363,5 @@ func (x *exchange) last(gen Generation, watch <-chan protocol.Telemetry, reason 
 	if !ok {
 		t = x.snapshot(gen.Session())
 	}
-	return x.sent(x.sink.telemetry(corrected(t, reason)))
-}
-
-// corrected makes a snapshot of a session that the gateway ended on purpose
-// say what the client got.
-func corrected(t protocol.Telemetry, reason protocol.FinishReason) protocol.Telemetry {
-	if reason != "" {
-		t.Phase, t.Finish, t.Error = protocol.PhaseDone, reason, nil
-	}
-	return t
+	return x.sent(x.sink.telemetry(recent.Corrected(t, reason)))
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"neuron/engine/gateway/admit"
+	"neuron/engine/gateway/prompt"
+	"neuron/engine/gateway/recent"
 	"neuron/engine/protocol"
 )
 
@@ -24,7 +27,7 @@ type Options struct {
 	// Key is what clients must send as bearer token, without limits of its
 	// own; Keys are further ones. Without any, none is asked for.
 	Key    string
-	Keys   []Key
+	Keys   []admit.Key
 	Logger *slog.Logger // default: discard
 	// KeepAlive is the longest silence of a stream; default 10 s.
 	KeepAlive time.Duration
@@ -48,10 +51,10 @@ type Options struct {
 // Gateway is the API as an http.Handler. Safe for concurrent use.
 type Gateway struct {
 	o       Options
-	queue   *queue
-	clients []*client // constant
+	queue   *admit.Queue
+	clients []*admit.Client // constant
 	metrics *metrics
-	recent  *recentSessions
+	recent  *recent.Sessions
 	routes  http.Handler
 
 	// stop ends every request, with a cause; base is done then.
@@ -84,9 +87,12 @@ func New(o Options) *Gateway {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	g := &Gateway{o: o, queue: &queue{maxRunning: o.MaxConcurrent, maxWaiting: o.MaxQueue}, recent: newRecentSessions()}
-	g.queue.now = o.Now
-	g.clients = newClients(&g.o)
+	g := &Gateway{o: o, queue: admit.NewQueue(o.MaxConcurrent, o.MaxQueue, o.Now), recent: recent.New()}
+	keys := o.Keys
+	if o.Key != "" {
+		keys = append([]admit.Key{{Name: "main", Secret: o.Key}}, keys...)
+	}
+	g.clients = admit.NewClients(keys, o.Now)
 	g.metrics = newMetrics(g.queue)
 	g.base, g.stop = context.WithCancelCause(context.Background())
 	g.routes = g.newRoutes()
@@ -222,7 +228,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 func (g *Gateway) Handler() http.Handler { return g }
 
 func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
-	running, waiting := g.queue.counts()
+	running, waiting := g.queue.Counts()
 	writeJSON(w, http.StatusOK, struct {
 		Status  string `json:"status"`
 		Running int    `json:"running"`
@@ -278,13 +284,13 @@ func (g *Gateway) textModel(r *http.Request, j *job) (TextModel, *protocol.Error
 }
 
 // serve checks that everything fits and runs the job.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, j *job, tm TextModel, prompts []prompt) {
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, j *job, tm TextModel, prompts []promptIDs) {
 	for i := range prompts {
 		if len(prompts[i].ids) == 0 {
 			writeError(w, badParam("prompt", "prompt %d has no tokens", i), 0)
 			return
 		}
-		n, err := fitContext(len(prompts[i].ids), j.p.maxTokens, g.o.DefaultMaxTokens, tm.ContextLength())
+		n, err := prompt.Fit(len(prompts[i].ids), j.p.maxTokens, g.o.DefaultMaxTokens, tm.ContextLength())
 		if err != nil {
 			writeError(w, err, 0)
 			return
@@ -292,12 +298,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, j *job, tm TextM
 		prompts[i].maxTokens = n
 	}
 	j.prompts = prompts
-	c, _ := r.Context().Value(clientKey{}).(*client)
-	if err := c.begin(w.Header()); err != nil {
+	c, _ := r.Context().Value(clientKey{}).(*admit.Client)
+	if err := c.Begin(w.Header()); err != nil {
 		writeError(w, err, 0)
 		return
 	}
-	defer c.end()
+	defer c.End()
 	w.Header().Set("X-Request-Id", j.id)
 	if j.p.stream {
 		_ = g.run(r.Context(), j, newStreamSink(w, j)) // reported by the sink

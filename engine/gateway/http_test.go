@@ -145,7 +145,7 @@ func TestChatWhole(t *testing.T) {
 	t.Parallel()
 	f := gatewaytest.New("Hel", "lo \xe2\x82", "\xac", "!")
 	_, srv := serve(t, f, nil)
-	resp, body := post(t, srv, "/v1/chat/completions", chatBody(`,"seed":7,"temperature":0,"max_tokens":9,"neuron":{"telemetry":true,"policy":"private"}`))
+	resp, body := post(t, srv, "/v1/chat/completions", chatBody(`,"seed":7,"temperature":0,"max_tokens":9,"neuron":{"telemetry":true,"policy":"private","draft":"off"}`))
 	c := decode(t, body)
 	if resp.StatusCode != 200 || c.Object != "chat.completion" || !strings.HasPrefix(c.ID, "chatcmpl-") || c.Model != gatewaytest.ModelName {
 		t.Fatalf("%d %s", resp.StatusCode, body)
@@ -155,7 +155,7 @@ func TestChatWhole(t *testing.T) {
 	}
 	r := f.Requests()[0]
 	// ChatML of one user message; the marks are control tokens, and BOS is in front.
-	if r.Prompt[0] != gatewaytest.BOS || r.Prompt[1] != gatewaytest.ImStart || r.Sampler.Seed != 7 || r.MaxTokens != 9 || r.Policy != "private" || r.Request != c.ID {
+	if r.Prompt[0] != gatewaytest.BOS || r.Prompt[1] != gatewaytest.ImStart || r.Sampler.Seed != 7 || r.MaxTokens != 9 || r.Policy != "private" || !r.NoDraft || r.Request != c.ID {
 		t.Errorf("%+v", r)
 	}
 	if c.Usage.Prompt != len(r.Prompt) || c.Usage.Completion != 4 || c.Usage.Total != len(r.Prompt)+4 {
@@ -347,6 +347,7 @@ func TestRefused(t *testing.T) {
 		{chat, chatBody(`,"top_logprobs":3`), 400, protocol.CodeInvalidRequest, "top_logprobs"},
 		{chat, chatBody(`,"stream_options":{"include_usage":true}`), 400, protocol.CodeInvalidRequest, "stream_options"},
 		{chat, chatBody(`,"neuron":{"policy":"secret"}`), 400, protocol.CodeInvalidRequest, "neuron.policy"},
+		{chat, chatBody(`,"neuron":{"draft":"maybe"}`), 400, protocol.CodeInvalidRequest, "neuron.draft"},
 		{chat, chatBody(`,"max_tokens":600`), 400, protocol.CodeContextExceeded, ""},
 		{chat, `{"model":"fake/model","messages":[{"role":"user","content":"` + strings.Repeat("x", 600) + `"}]}`, 400, protocol.CodeContextExceeded, ""},
 		{chat, strings.Repeat(" ", 5000), 413, protocol.CodeRequestTooLarge, ""},

@@ -3,6 +3,8 @@ package gateway
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"neuron/engine/gateway/admit"
 )
 
 // metrics are this gateway's own, in a registry of their own. Labels are from
@@ -16,7 +18,7 @@ type metrics struct {
 	firstToken  prometheus.Histogram
 }
 
-func newMetrics(q *queue) *metrics {
+func newMetrics(q *admit.Queue) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "neuron_gateway_requests_total",
@@ -33,11 +35,11 @@ func newMetrics(q *queue) *metrics {
 	m.registry.MustRegister(m.requests, m.duration, m.generations, m.tokens, m.firstToken,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "neuron_gateway_running", Help: "Completion requests that run."}, func() float64 {
-			running, _ := q.counts()
+			running, _ := q.Counts()
 			return float64(running)
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "neuron_gateway_waiting", Help: "Completion requests that wait for their turn."}, func() float64 {
-			_, waiting := q.counts()
+			_, waiting := q.Counts()
 			return float64(waiting)
 		}))
 	return m

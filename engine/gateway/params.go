@@ -111,6 +111,7 @@ type params struct {
 	includeUsage bool
 	telemetry    bool
 	policy       string
+	noDraft      bool
 }
 
 // parseParams reads the common fields; mistakes are left in f.
@@ -140,14 +141,21 @@ func parseParams(f *fields) params {
 	var ext struct {
 		Telemetry bool    `json:"telemetry"`
 		Policy    *string `json:"policy"`
+		Draft     *string `json:"draft"`
 	}
-	if f.decode("neuron", &ext, "an object with telemetry (true or false) and policy (a string)") {
+	if f.decode("neuron", &ext, "an object with telemetry (true or false), policy and draft (strings)") {
 		p.telemetry = ext.Telemetry
 		if ext.Policy != nil {
 			p.policy = *ext.Policy
 		}
 		if p.policy != "public" && p.policy != "private" {
 			f.fail(badParam("neuron.policy", "neuron.policy must be public or private"))
+		}
+		if ext.Draft != nil {
+			if *ext.Draft != "auto" && *ext.Draft != "off" {
+				f.fail(badParam("neuron.draft", "neuron.draft must be auto or off"))
+			}
+			p.noDraft = *ext.Draft == "off"
 		}
 	}
 	return p

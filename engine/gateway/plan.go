@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/gateway/schema"
@@ -176,30 +177,30 @@ func (t *toolbox) grammar(b *schema.Builder, form *toolcall.Form, p *params) (st
 // conversation is what the template gets: with tools where it knows them, with
 // texts in their place where it does not.
 func conversation(template string, msgs []chattmpl.Message, box *toolbox) (out []chattmpl.Message, tools []json.RawMessage) {
-	form, _, _ := toolcall.Detect(template)
+	form, _, known := toolcall.Detect(template)
 	if box.active() && !form.Taught {
 		for _, t := range box.tools {
 			tools = append(tools, t.JSON())
 		}
 	}
-	if !form.Taught {
-		return msgs, tools
-	}
+	inText := form.Taught || known && !strings.Contains(template, "tool_calls")
 	for _, m := range msgs {
-		for _, c := range m.ToolCalls {
-			if m.Content != "" {
-				m.Content += "\n"
+		if inText {
+			for _, c := range m.ToolCalls {
+				if m.Content != "" {
+					m.Content += "\n"
+				}
+				m.Content += form.CallText(c.Name, json.RawMessage(c.Arguments))
 			}
-			m.Content += toolcall.CallText(c.Name, json.RawMessage(c.Arguments))
+			m.ToolCalls, m.NoContent = nil, false
 		}
-		m.ToolCalls, m.NoContent = nil, false
-		if m.Role == "tool" {
+		if form.Taught && m.Role == "tool" {
 			m = chattmpl.Message{Role: "user", Content: toolcall.AnswerText(m.Content)}
 		}
 		out = append(out, m)
 	}
-	if !box.active() {
-		return out, nil
+	if !form.Taught || !box.active() {
+		return out, tools
 	}
 	text := toolcall.Teach(box.tools)
 	if len(out) > 0 && out[0].Role == "system" {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 
+	"neuron/engine/gateway/logprob"
 	"neuron/engine/protocol"
 )
 
@@ -22,7 +23,7 @@ type chunk struct {
 type chatChunkChoice struct {
 	Index    int                    `json:"index"`
 	Delta    chatDelta              `json:"delta"`
-	Logprobs *chatLogprobs          `json:"logprobs"`
+	Logprobs *logprob.Chat          `json:"logprobs"`
 	Finish   *protocol.FinishReason `json:"finish_reason"`
 }
 
@@ -48,7 +49,7 @@ type toolFunctionDelta struct {
 type chatChoice struct {
 	Index    int                   `json:"index"`
 	Message  chatMessage           `json:"message"`
-	Logprobs *chatLogprobs         `json:"logprobs"`
+	Logprobs *logprob.Chat         `json:"logprobs"`
 	Finish   protocol.FinishReason `json:"finish_reason"`
 }
 
@@ -73,7 +74,7 @@ type toolFunction struct {
 type textChoice struct {
 	Index    int                    `json:"index"`
 	Text     string                 `json:"text"`
-	Logprobs *textLogprobs          `json:"logprobs"`
+	Logprobs *logprob.Text          `json:"logprobs"`
 	Finish   *protocol.FinishReason `json:"finish_reason"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"neuron/engine/gateway/logprob"
 	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
@@ -129,15 +130,17 @@ func (s *streamSink) text(i int, delta string, tokens []protocol.Token) error {
 	if s.j.isChat() {
 		c := chatChunkChoice{Index: i, Delta: chatDelta{Content: rawString(&delta)}}
 		if s.j.p.sampler.Logprobs {
-			c.Logprobs = &chatLogprobs{Content: []tokenLogprob{}}
-			c.Logprobs.appendChat(tokens, s.j.p.sampler.Top)
+			l := logprob.NewChat()
+			c.Logprobs = &l
+			c.Logprobs.Append(tokens, s.j.p.sampler.Top)
 		}
 		return s.chunk(c)
 	}
 	c := textChoice{Index: i, Text: delta}
 	if s.j.p.sampler.Logprobs {
-		c.Logprobs = &textLogprobs{Tokens: []string{}, Logprob: []float64{}, Top: []map[string]float64{}, Offset: []int{}}
-		s.offsets[i] = c.Logprobs.appendText(tokens, s.j.p.sampler.Top, s.offsets[i])
+		l := logprob.NewText()
+		c.Logprobs = &l
+		s.offsets[i] = c.Logprobs.Append(tokens, s.j.p.sampler.Top, s.offsets[i])
 	} else {
 		s.offsets[i] += utf8.RuneCountInString(delta)
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -11,68 +10,13 @@ import (
 	"neuron/engine/protocol"
 )
 
-// maxRecent is how many sessions GET /v1/sessions lists.
-const maxRecent = 256
-
-// recentSessions remembers the sessions that this gateway started, and how
-// those ended that it ended itself.
-type recentSessions struct {
-	mu     sync.Mutex
-	order  []protocol.SessionID // oldest first
-	reason map[protocol.SessionID]protocol.FinishReason
-}
-
-func newRecentSessions() *recentSessions {
-	return &recentSessions{reason: map[protocol.SessionID]protocol.FinishReason{}}
-}
-
-func (s *recentSessions) add(id protocol.SessionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.order) == maxRecent {
-		delete(s.reason, s.order[0])
-		s.order = append(s.order[:0], s.order[1:]...)
-	}
-	s.order = append(s.order, id)
-	s.reason[id] = ""
-}
-
-func (s *recentSessions) finished(id protocol.SessionID, r protocol.FinishReason) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.reason[id]; ok {
-		s.reason[id] = r
-	}
-}
-
-// correct applies how the client saw the session end, once it has ended.
-func (s *recentSessions) correct(t protocol.Telemetry) protocol.Telemetry {
-	if !t.Phase.Ended() {
-		return t
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return corrected(t, s.reason[t.Session])
-}
-
-// newest lists the ids, newest first.
-func (s *recentSessions) newest() []protocol.SessionID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]protocol.SessionID, 0, len(s.order))
-	for i := len(s.order) - 1; i >= 0; i-- {
-		out = append(out, s.order[i])
-	}
-	return out
-}
-
 // listSessions serves GET /v1/sessions: the newest snapshot of each session
 // that this gateway started lately, newest session first.
 func (g *Gateway) listSessions(w http.ResponseWriter, _ *http.Request) {
 	data := []protocol.Telemetry{}
-	for _, id := range g.recent.newest() {
+	for _, id := range g.recent.Newest() {
 		if t, ok := g.o.Backend.Telemetry(id); ok {
-			data = append(data, g.recent.correct(t))
+			data = append(data, g.recent.Correct(t))
 		}
 	}
 	writeJSON(w, http.StatusOK, struct {
@@ -91,7 +35,7 @@ func (g *Gateway) session(r *http.Request) (protocol.Telemetry, *protocol.Error)
 	if !ok {
 		return t, protocol.Errorf(protocol.CodeSessionUnknown, "there is no session %s here, or it ended long ago", id)
 	}
-	return g.recent.correct(t), nil
+	return g.recent.Correct(t), nil
 }
 
 // getSession serves GET /v1/sessions/{id}.
@@ -187,7 +131,7 @@ func (g *Gateway) watch(w http.ResponseWriter, r *http.Request, id protocol.Sess
 			if id != "" && t.Seq <= seen && !t.Phase.Ended() {
 				continue
 			}
-			if send(g.recent.correct(t)) != nil || id != "" && t.Phase.Ended() {
+			if send(g.recent.Correct(t)) != nil || id != "" && t.Phase.Ended() {
 				return
 			}
 		case <-ping.C:

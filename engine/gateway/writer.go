@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"neuron/engine/gateway/logprob"
+	"neuron/engine/gateway/textscan"
 	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
@@ -10,15 +12,14 @@ import (
 type writer struct {
 	x     *exchange
 	i     int // the answer
-	scan  *textScanner
-	spans *tokenSpans
+	scan  *textscan.Scanner
+	spans *logprob.Spans
 	calls *toolcall.Parser // nil: all is text
-	ids   []string         // of the calls begun
 	ended bool             // the one call that was allowed is complete
 }
 
 func newWriter(x *exchange, i int) *writer {
-	w := &writer{x: x, i: i, scan: newTextScanner(x.job.p.stops), spans: &tokenSpans{on: x.job.p.sampler.Logprobs}}
+	w := &writer{x: x, i: i, scan: textscan.New(x.job.p.stops), spans: &logprob.Spans{On: x.job.p.sampler.Logprobs}}
 	if c := x.job.caller; c != nil {
 		w.calls = toolcall.NewParser(c.form, c.tools)
 	}
@@ -31,8 +32,8 @@ func (w *writer) token(tok protocol.Token) (stopped bool, err error) {
 	if c := w.x.job.caller; c != nil && len(tok.Piece) == 0 && c.markers[tok.ID] != "" {
 		tok.Piece = []byte(c.markers[tok.ID])
 	}
-	w.spans.add(tok)
-	text, stopped := w.scan.feed(tok.Piece)
+	w.spans.Add(tok)
+	text, stopped := w.scan.Feed(tok.Piece)
 	if err := w.show(text); err != nil {
 		return false, err
 	}
@@ -44,7 +45,7 @@ func (w *writer) token(tok protocol.Token) (stopped bool, err error) {
 
 // finish shows what was held back.
 func (w *writer) finish() error {
-	if err := w.show(w.scan.finish()); err != nil {
+	if err := w.show(w.scan.Finish()); err != nil {
 		return err
 	}
 	return w.flush()
@@ -58,7 +59,7 @@ func (w *writer) flush() error {
 }
 
 func (w *writer) show(text string) error {
-	toks := w.spans.release(w.scan.emitted)
+	toks := w.spans.Release(w.scan.Emitted())
 	switch {
 	case w.calls != nil && !w.ended:
 		return w.events(w.calls.Feed(text), toks)

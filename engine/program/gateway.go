@@ -17,10 +17,11 @@ import (
 	"neuron/engine/audit"
 	"neuron/engine/control"
 	"neuron/engine/gateway"
+	"neuron/engine/gateway/admit"
 	"neuron/engine/protocol"
 	"neuron/engine/receipt"
 	"neuron/engine/receipt/hooks"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/session"
 	"neuron/engine/stage"
 	"neuron/internal/filelock"
@@ -73,7 +74,7 @@ type Gateway struct {
 
 	owner   *ownerDesk
 	ctl     *control.Client
-	client  *seam.Client
+	client  *seamclient.Client
 	book    *receipt.Book
 	peers   *peers
 	audits  *audit.Service
@@ -118,7 +119,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	if g.l, err = listen(ctx, "API", o.Listen); err != nil {
 		return nil, err
 	}
-	g.client = seam.NewClient(g.id)
+	g.client = seamclient.New(g.id)
 	g.peers = newPeers(g.client, g.id.ID(), g.log)
 	if g.owner, err = newOwnerDesk(ownerOptions{data: o.Data, wallet: o.Owner, tracker: o.Tracker, key: g.trackerKey, node: g.id, log: o.Log}); err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	if err := g.connect(); err != nil {
 		return nil, err
 	}
-	keys, err := apiKeys(o.Data)
+	keys, err := admit.ReadKeys(o.Data)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"neuron/engine/receipt"
 	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/stage"
 	"neuron/engine/swarm"
 	"neuron/internal/filelock"
@@ -88,7 +89,7 @@ type Node struct {
 	shard    *shard
 	seamL    net.Listener
 	seam     *seam.Server
-	client   *seam.Client
+	client   *seamclient.Client
 	book     *receipt.Book
 	peers    *peers
 	audits   *audit.Service
@@ -155,7 +156,7 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 		}
 	}
 	n.shard = n.newShard(want)
-	n.client = seam.NewClient(n.id)
+	n.client = seamclient.New(n.id)
 	if n.book, err = openBook(n.o.Data, n.id, n.client, trackerOf(n.control), n.o.Log("receipts")); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func TestOpenAI(t *testing.T) {
 	t.Run("npm openai", func(t *testing.T) { gatewaytest.NPMClient(t, a) })
 	eventually(t, "all sessions to be gone from both nodes", func() bool {
 		for _, x := range n.nodes {
-			if x.Stage().Stats().Sessions != 0 {
+			if p := x.Stage().Process(); p == nil || p.Stats().Sessions != 0 || p.Stats().FreeKVBytes != p.KVBudget() {
 				return false
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"neuron/engine/protocol"
 )
 
-// pinger measures round trips; *seam.Client satisfies it.
+// pinger measures round trips; *seamclient.Client satisfies it.
 type pinger interface {
 	Ping(ctx context.Context, addr string, node protocol.NodeID) (time.Duration, error)
 }

@@ -10,7 +10,7 @@ import (
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
 	"neuron/engine/receipt"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/internal/identity"
 )
 
@@ -20,7 +20,7 @@ const receiptsFolder = "receipts"
 // openBook opens the book of a data folder that is ours; what an earlier run
 // left there is delivered when tracker can be reached. client asks the
 // receivers of this node's frames, and outlives the book.
-func openBook(data string, id *identity.Identity, client *seam.Client, tracker receipt.Tracker, log *slog.Logger) (*receipt.Book, error) {
+func openBook(data string, id *identity.Identity, client *seamclient.Client, tracker receipt.Tracker, log *slog.Logger) (*receipt.Book, error) {
 	dir := filepath.Join(data, receiptsFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, dataError(dir, err)

@@ -108,6 +108,10 @@ type Capability struct {
 	CPUVariant    string   `json:"cpu_variant"`
 	Threads       int      `json:"threads"`
 	Devices       []string `json:"devices,omitempty"`
+	// Rewinds says that a session can forget its newest positions exactly;
+	// without it nothing is guessed (verify frames). Recurrent states and
+	// sliding windows cannot.
+	Rewinds bool `json:"rewinds,omitempty"`
 }
 
 // KVBytes is the memory that one session of so many cells takes, exactly;
@@ -148,6 +152,9 @@ type Counters struct {
 	MaxInFlight int64 `json:"max_in_flight"`
 	// NextPos is the next position that this hop expects.
 	NextPos int64 `json:"next_pos"`
+	// DroppedRows are those of DecodeRows that a truncate took back: guesses
+	// that were wrong.
+	DroppedRows int64 `json:"dropped_rows,omitempty"`
 }
 
 // SessionState is the answer of GET /seam/v1/sessions/{id}.

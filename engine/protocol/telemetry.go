@@ -27,6 +27,10 @@ type Telemetry struct {
 	Route            []HopTelemetry `json:"route,omitempty"`
 	Finish           FinishReason   `json:"finish_reason,omitempty"`
 	Error            *Error         `json:"error,omitempty"`
+	// Drafted counts the tokens that were guessed and checked over the route,
+	// Accepted those of them that became part of the answer.
+	Drafted  int `json:"drafted,omitempty"`
+	Accepted int `json:"accepted,omitempty"`
 }
 
 // HopTelemetry is one hop's part of a snapshot.

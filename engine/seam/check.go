@@ -25,19 +25,21 @@ func (r rowRules) check(f *protocol.Frame) *protocol.Error {
 	if r.ids {
 		want = protocol.PartIDs
 	}
-	parts := f.Parts
-	if f.Kind == protocol.KindVerify && !r.ids {
-		parts &^= protocol.PartIDs // drafts ride along to the tail
+	if f.Kind == protocol.KindVerify {
+		if f.Rows > protocol.MaxSpanPositions {
+			return errorf(protocol.CodeFrameInvalid, "%d rows in a verify frame, at most %d", f.Rows, protocol.MaxSpanPositions)
+		}
+		want |= protocol.PartIDs // the guesses ride along to the tail
 	}
-	if parts != want {
+	if f.Parts != want {
 		return errorf(protocol.CodeFrameInvalid, "row parts %d, want %d", f.Parts, want)
 	}
-	if r.ids {
-		for _, id := range f.IDs() {
-			if id < 0 {
-				return errorf(protocol.CodeFrameInvalid, "negative token id")
-			}
+	for _, id := range f.IDs() {
+		if id < 0 {
+			return errorf(protocol.CodeFrameInvalid, "negative token id")
 		}
+	}
+	if r.ids {
 		return nil
 	}
 	if int(f.Width) != r.width || f.DType != r.dtype {
@@ -47,4 +49,13 @@ func (r rowRules) check(f *protocol.Frame) *protocol.Error {
 		return protocol.AsError(err)
 	}
 	return nil
+}
+
+// rowLimits bounds frames that flow to a hop with capability c.
+func rowLimits(c protocol.Capability) protocol.Limits {
+	l := protocol.SeamLimits()
+	l.MaxRows = uint32(min(max(c.ChunkRows, 1), protocol.MaxChunkRows))
+	l.MaxWidth = min(l.MaxWidth, uint32(max(c.Width, 1)))
+	l.MaxPayload = max(l.MaxControl, l.MaxRows*(l.MaxWidth*4+4))
+	return l
 }

@@ -10,7 +10,9 @@ func countIn(c *protocol.Counters, f *protocol.Frame) {
 		return
 	}
 	c.DecodeBytesIn += n
-	c.LastDecodeIn = n
+	if f.Kind != protocol.KindVerify {
+		c.LastDecodeIn = n
+	}
 }
 
 // countOut notes a row frame to the next hop.
@@ -20,7 +22,9 @@ func countOut(c *protocol.Counters, kind protocol.Kind, n int64) {
 		return
 	}
 	c.DecodeBytesOut += n
-	c.LastDecodeOut = n
+	if kind != protocol.KindVerify {
+		c.LastDecodeOut = n
+	}
 }
 
 // countToken notes a token on its way to the driver. The first one belongs to
@@ -50,4 +54,12 @@ func countRun(c *protocol.Counters, kind protocol.Kind, a protocol.Ack) {
 // frameBytes is a frame's size on the wire, header included.
 func frameBytes(f *protocol.Frame) int64 {
 	return protocol.HeaderSize + int64(len(f.Payload))
+}
+
+// countDropped notes that decode rows were taken back, of positions from to on
+// and before was. What a session that starts over gives up of its prompt is not
+// counted.
+func countDropped(c *protocol.Counters, was, to uint32) {
+	from := max(int64(to), c.PrefillRows)
+	c.DroppedRows += max(0, int64(was)-from)
 }

@@ -16,6 +16,7 @@ import (
 	"neuron/engine/receipt"
 	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
 	"neuron/internal/leaktest"
@@ -36,7 +37,7 @@ type network struct {
 	tracker ed25519.PrivateKey
 	nodes   []*node
 	driver  *identity.Identity
-	client  *seam.Client
+	client  *seamclient.Client
 }
 
 type node struct {
@@ -153,12 +154,12 @@ func newNetwork(t *testing.T, o netOptions) *network {
 	return n
 }
 
-func (n *network) newClient(id *identity.Identity, upgrade bool) *seam.Client {
-	opts := []seam.ClientOption{seam.WithLiveness(silence, pingEvery)}
+func (n *network) newClient(id *identity.Identity, upgrade bool) *seamclient.Client {
+	opts := []seamclient.Option{seamclient.WithLiveness(silence, pingEvery)}
 	if upgrade {
-		opts = append(opts, seam.WithUpgrade())
+		opts = append(opts, seamclient.WithUpgrade())
 	}
-	c := seam.NewClient(id, opts...)
+	c := seamclient.New(id, opts...)
 	n.t.Cleanup(c.Close)
 	return c
 }
@@ -198,8 +199,8 @@ func request(l *protocol.Lease, s *protocol.SignedLease, hop int) *protocol.Open
 type route struct {
 	*network
 	lease  *protocol.Lease
-	stream seam.Stream
-	tokens seam.TokenStream
+	stream seamclient.Stream
+	tokens seamclient.TokenStream
 	cancel context.CancelFunc
 	note   *receipt.Session // the driver's, or nil
 }

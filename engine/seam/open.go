@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/wire"
 )
+
+// maxOpenBody bounds an open request, in bytes.
+const maxOpenBody = 1 << 20
 
 // serveOpen is POST /seam/v1/sessions. Nothing runs and nothing is reserved
 // before every check has passed.
@@ -99,7 +103,7 @@ func (s *Server) open(ctx context.Context, req *protocol.OpenRequest, peer proto
 	if e := s.reserve(lease.Session); e != nil {
 		return nil, e
 	}
-	ctx, cancel := context.WithTimeout(ctx, openWait)
+	ctx, cancel := context.WithTimeout(ctx, wire.OpenWait)
 	defer cancel()
 	st, err := stage.Open(ctx, StageOpen{
 		Session: lease.Session, Use: lease.Hops[req.Hop].Use, Context: lease.Context,

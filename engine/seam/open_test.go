@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
 )
@@ -149,7 +149,7 @@ func TestWhoMay(t *testing.T) {
 	l := n.lease()
 	n.open(l)
 	stranger, other := n.newClient(newID(t), false), n.newClient(n.nodes[0].id, false)
-	for name, c := range map[string]*seam.Client{"stranger": stranger, "another hop": other} {
+	for name, c := range map[string]*seamclient.Client{"stranger": stranger, "another hop": other} {
 		_, err := c.State(t.Context(), l.Hops[1], l.Session)
 		wantCode(t, name+" asks", err, protocol.CodeForbidden)
 		wantCode(t, name+" releases", c.Release(t.Context(), l.Hops[1], l.Session), protocol.CodeForbidden)

@@ -19,6 +19,7 @@ import (
 	"neuron/engine/receipt"
 	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
 )
@@ -56,7 +57,7 @@ func nodeMain(arg string) error {
 	}
 	var receipts seam.Receipts
 	if dir != "" {
-		client := seam.NewClient(id)
+		client := seamclient.New(id)
 		defer client.Close()
 		book, err := receipt.Open(receipt.Options{Identity: id, Dir: dir, Receiver: client, Tracker: &till{}, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

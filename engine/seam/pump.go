@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/seamclient"
 )
 
 // feed is the feeder: it takes frames from the inbox in order, checks them
@@ -23,12 +24,12 @@ func (s *session) feed() {
 	}
 }
 
-// handNow hands a decode frame over on the reader's own goroutine, which saves
+// handNow hands a decode or verify frame over on the reader's own goroutine, which saves
 // waking the feeder. Only a stage that is stuck makes it wait, and then the
 // stage's end frees it. taken is false when the frame has to go through the
 // inbox, ok when the session has ended.
 func (s *session) handNow(f *protocol.Frame) (taken, ok bool) {
-	if f.Kind != protocol.KindDecode || len(f.Payload) > protocol.AtOnce || !s.inbox.pass() {
+	if f.Kind != protocol.KindDecode && f.Kind != protocol.KindVerify || len(f.Payload) > protocol.AtOnce || !s.inbox.pass() {
 		return false, false
 	}
 	defer s.inbox.passed()
@@ -113,10 +114,12 @@ func (s *session) truncate(f *protocol.Frame) *protocol.Error {
 	s.rec.Truncate(f) // with the position that it came with
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	was := s.pos.Next()
 	to, err := s.pos.Truncate(f)
 	if err != nil {
 		return err
 	}
+	countDropped(&s.counters, was, to)
 	if len(s.queue) >= maxQueue {
 		return errorf(protocol.CodeStageOverloaded, "more than %d frames wait for the stage", maxQueue)
 	}
@@ -335,10 +338,10 @@ func (s *session) sendControls() {
 
 // sendAll sends control frames to the next hop; a stream that ended reports
 // its own reason through the downstream goroutine.
-func sendAll(s *session, down *stream, controls []*protocol.Frame) *protocol.Error {
+func sendAll(s *session, down seamclient.Downstream, controls []*protocol.Frame) *protocol.Error {
 	for _, f := range controls {
-		if _, err := down.send(s.ctx, f); err != nil {
-			return down.failure(err)
+		if _, err := down.Pass(s.ctx, f); err != nil {
+			return down.Failure(err)
 		}
 	}
 	return nil
@@ -364,10 +367,10 @@ func (s *session) passOn(f *protocol.Frame) *protocol.Error {
 	kind, n := f.Kind, frameBytes(f)
 	s.tapped(f, Taps.Sent)
 	s.rec.Out(f)
-	ok, err := down.send(s.ctx, f)
+	ok, err := down.Pass(s.ctx, f)
 	s.release()
 	if err != nil {
-		return down.failure(err)
+		return down.Failure(err)
 	}
 	if ok {
 		s.mu.Lock()
@@ -376,13 +379,4 @@ func (s *session) passOn(f *protocol.Frame) *protocol.Error {
 	}
 	s.sendControls()
 	return nil
-}
-
-// failure is err of a send, or nil when the stream ended: whoever reads its
-// Frames tells that with the full reason.
-func (s *stream) failure(err error) *protocol.Error {
-	if s.ctx.Err() != nil {
-		return nil
-	}
-	return protocol.AsError(err)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
 )
@@ -154,41 +153,4 @@ func TestSilentDriver(t *testing.T) {
 		t.Errorf("noticed after %s", d)
 	}
 	n.freed()
-}
-
-// TestSilentHeaders dials a peer that takes the request and never answers: our
-// own timer ends it, whatever the transport thinks.
-func TestSilentHeaders(t *testing.T) {
-	n := newNetwork(t, netOptions{hops: 0})
-	id := newID(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", id.ServerTLS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-			go io.Copy(io.Discard, c)
-		}
-	}()
-	defer func() { l.Close(); <-done }()
-	for _, opts := range [][]seam.ClientOption{nil, {seam.WithUpgrade()}} {
-		c := seam.NewClient(n.driver, append(opts, seam.WithHeaderWait(300*time.Millisecond))...)
-		defer c.Close()
-		hop := protocol.Hop{Node: id.ID(), Addr: l.Addr().String()}
-		start := time.Now()
-		_, err = c.Stream(t.Context(), hop, protocol.NewSessionID())
-		wantHop(t, "stream", wantCode(t, "stream", err, protocol.CodeTimeout), 0, protocol.PhaseOpening)
-		if d := time.Since(start); d > 2*time.Second {
-			t.Errorf("gave up after %s", d)
-		}
-		_, err = c.Tokens(t.Context(), hop, protocol.NewSessionID())
-		wantCode(t, "tokens", err, protocol.CodeTimeout)
-	}
 }

@@ -2,12 +2,10 @@ package seam
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
-	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/wire"
 )
 
 // Bounds of requests about receipts, in bytes. One receipt is 564 bytes, in
@@ -18,17 +16,14 @@ const (
 	maxMarkBody     = 256
 )
 
-// pendingMax is how many receipts one answer to the driver holds, 0.1 MB.
-const pendingMax = 128
-
 // handleReceipts serves what the previous hop and the driver ask about
 // receipts. It goes on after a session's end for as long as the book keeps it.
 func (s *Server) handleReceipts() {
-	s.mux.HandleFunc("POST "+pathSessions+"/{id}/receipts/sign", s.handle(s.serveSign))
-	s.mux.HandleFunc("GET "+pathSessions+"/{id}/receipts/mark", s.handle(s.serveMark))
-	s.mux.HandleFunc("GET "+pathSessions+"/{id}/receipts", s.handle(s.servePending))
-	s.mux.HandleFunc("POST "+pathSessions+"/{id}/receipts", s.handle(s.serveComplete))
-	s.mux.HandleFunc("POST "+pathSessions+"/{id}/receipts/end", s.handle(s.serveEnd))
+	s.mux.HandleFunc("POST "+wire.PathSessions+"/{id}/receipts/sign", s.handle(s.serveSign))
+	s.mux.HandleFunc("GET "+wire.PathSessions+"/{id}/receipts/mark", s.handle(s.serveMark))
+	s.mux.HandleFunc("GET "+wire.PathSessions+"/{id}/receipts", s.handle(s.servePending))
+	s.mux.HandleFunc("POST "+wire.PathSessions+"/{id}/receipts", s.handle(s.serveComplete))
+	s.mux.HandleFunc("POST "+wire.PathSessions+"/{id}/receipts/end", s.handle(s.serveEnd))
 }
 
 // receiptsOf finds a session's receipts for the previous hop, or for the driver
@@ -109,7 +104,7 @@ func (s *Server) servePending(w http.ResponseWriter, r *http.Request, peer proto
 		return e
 	}
 	list := rec.Pending()
-	writeJSON(w, http.StatusOK, protocol.Receipts{Receipts: append([][]byte{}, list[:min(len(list), pendingMax)]...)})
+	writeJSON(w, http.StatusOK, protocol.Receipts{Receipts: append([][]byte{}, list[:min(len(list), wire.MaxPending)]...)})
 	return nil
 }
 
@@ -124,7 +119,7 @@ func (s *Server) serveComplete(w http.ResponseWriter, r *http.Request, peer prot
 	if e != nil {
 		return e
 	}
-	list, e := parseReceipts(b, pendingMax)
+	list, e := parseReceipts(b, wire.MaxPending)
 	if e != nil {
 		return e
 	}
@@ -163,22 +158,6 @@ func (s *Server) serveEnd(w http.ResponseWriter, r *http.Request, peer protocol.
 	rec.CloseTail(m)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// readBody reads a short request body, at most limit bytes within bodyWait.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *protocol.Error) {
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyWait))
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, errorf(protocol.CodeRequestTooLarge, "request body exceeds %d bytes", limit)
-	case err != nil:
-		return nil, errorf(protocol.CodeInvalidRequest, "read request body: %w", err)
-	}
-	rc.SetReadDeadline(time.Time{})
-	return b, nil
 }
 
 // parseReceipts decodes a list of one to most receipts. What is in them is

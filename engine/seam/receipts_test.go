@@ -18,6 +18,7 @@ import (
 	"neuron/engine/receipt"
 	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
 	"neuron/internal/identity"
 )
@@ -64,7 +65,7 @@ func (t *till) of(hop int) []*protocol.Receipt {
 }
 
 // book opens a book of id whose receipts go to tr.
-func openBook(t *testing.T, id *identity.Identity, client *seam.Client, tr receipt.Tracker) *receipt.Book {
+func openBook(t *testing.T, id *identity.Identity, client *seamclient.Client, tr receipt.Tracker) *receipt.Book {
 	t.Helper()
 	b, err := receipt.Open(receipt.Options{
 		Identity: id, Dir: t.TempDir(), Receiver: client, Tracker: tr, Linger: lingerTest, Logger: slog.New(slog.DiscardHandler),

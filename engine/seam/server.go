@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/tlsio"
+	"neuron/engine/seam/wire"
 	"neuron/internal/identity"
 )
 
@@ -58,7 +60,7 @@ type Server struct {
 	log    *slog.Logger
 	mux    *http.ServeMux
 	http   *http.Server
-	client *Client // towards next hops
+	client *seamclient.Client // towards next hops
 	work   sync.WaitGroup
 
 	mu       sync.Mutex // guards below; never held while a session's is taken
@@ -79,6 +81,9 @@ type tombstone struct {
 	state  protocol.SessionState
 }
 
+// defaultStreamWait holds where the options say nothing.
+const defaultStreamWait = 10 * time.Second
+
 // maxTombstones bounds what is remembered of ended sessions.
 const maxTombstones = 1024
 
@@ -95,27 +100,27 @@ func NewServer(o ServerOptions) *Server {
 			*d = v
 		}
 	}
-	orDefault(&o.Silence, defaultSilence)
-	orDefault(&o.PingEvery, defaultPingEvery)
-	orDefault(&o.HeaderWait, defaultHeaderWait)
+	orDefault(&o.Silence, wire.DefaultSilence)
+	orDefault(&o.PingEvery, wire.DefaultPingEvery)
+	orDefault(&o.HeaderWait, wire.DefaultHeaderWait)
 	orDefault(&o.StreamWait, defaultStreamWait)
-	opts := []ClientOption{WithLiveness(o.Silence, o.PingEvery), WithHeaderWait(o.HeaderWait)}
+	opts := []seamclient.Option{seamclient.WithLiveness(o.Silence, o.PingEvery), seamclient.WithHeaderWait(o.HeaderWait)}
 	if o.Upgrade {
-		opts = append(opts, WithUpgrade())
+		opts = append(opts, seamclient.WithUpgrade())
 	}
 	s := &Server{
-		o: o, log: o.Logger, mux: http.NewServeMux(), client: NewClient(o.Identity, opts...),
+		o: o, log: o.Logger, mux: http.NewServeMux(), client: seamclient.New(o.Identity, opts...),
 		sessions: map[protocol.SessionID]*session{}, ended: map[protocol.SessionID]tombstone{},
 	}
-	s.mux.HandleFunc("POST "+pathSessions, s.handle(s.serveOpen))
-	s.mux.HandleFunc("GET "+pathSessions+"/{id}", s.handle(s.serveState))
-	s.mux.HandleFunc("DELETE "+pathSessions+"/{id}", s.handle(s.serveRelease))
-	s.mux.HandleFunc("POST "+pathSessions+"/{id}/stream", s.handle(s.serveStream))
-	s.mux.HandleFunc("GET "+pathSessions+"/{id}/tokens", s.handle(s.serveTokens))
-	s.mux.HandleFunc("POST "+pathAudits+"/{audit}/{side}", s.handle(s.serveAudit))
+	s.mux.HandleFunc("POST "+wire.PathSessions, s.handle(s.serveOpen))
+	s.mux.HandleFunc("GET "+wire.PathSessions+"/{id}", s.handle(s.serveState))
+	s.mux.HandleFunc("DELETE "+wire.PathSessions+"/{id}", s.handle(s.serveRelease))
+	s.mux.HandleFunc("POST "+wire.PathSessions+"/{id}/stream", s.handle(s.serveStream))
+	s.mux.HandleFunc("GET "+wire.PathSessions+"/{id}/tokens", s.handle(s.serveTokens))
+	s.mux.HandleFunc("POST "+wire.PathAudits+"/{audit}/{side}", s.handle(s.serveAudit))
 	s.handleReceipts()
-	s.mux.HandleFunc("GET "+pathPing, s.handle(s.servePing))
-	s.mux.HandleFunc("GET "+pathReport, s.handle(s.serveReport))
+	s.mux.HandleFunc("GET "+wire.PathPing, s.handle(s.servePing))
+	s.mux.HandleFunc("GET "+wire.PathReport, s.handle(s.serveReport))
 	s.mux.HandleFunc("/", s.handle(s.serveUnknown))
 	s.http = &http.Server{
 		Handler: s.mux,
@@ -208,7 +213,7 @@ func (s *Server) Close(ctx context.Context) error {
 		return errorf(protocol.CodeTimeout, "sessions did not end in time: %w", ctx.Err())
 	}
 	s.client.Close()
-	quiet, cancel := context.WithTimeout(ctx, lastWords)
+	quiet, cancel := context.WithTimeout(ctx, wire.LastWords)
 	defer cancel()
 	if s.http.Shutdown(quiet) != nil {
 		// What is left carries no session: net/http counts a connection that
@@ -254,7 +259,7 @@ func (s *Server) refuse(w http.ResponseWriter, e *protocol.Error) {
 	w.Header().Set("Connection", "close")
 	writeJSON(w, e.Code.HTTPStatus(), e)
 	_ = rc.Flush()
-	_ = rc.SetReadDeadline(time.Now().Add(lastWords))
+	_ = rc.SetReadDeadline(time.Now().Add(wire.LastWords))
 }
 
 func (s *Server) servePing(w http.ResponseWriter, r *http.Request, _ protocol.NodeID) *protocol.Error {
@@ -272,7 +277,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request, _ protocol.
 }
 
 func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, _ protocol.NodeID) *protocol.Error {
-	if strings.HasPrefix(r.URL.Path, "/seam/v") && !strings.HasPrefix(r.URL.Path, pathPrefix) {
+	if strings.HasPrefix(r.URL.Path, "/seam/v") && !strings.HasPrefix(r.URL.Path, wire.PathPrefix) {
 		return errorf(protocol.CodeProtocolVersion, "this node speaks version %d of the seam", protocol.Version)
 	}
 	return errorf(protocol.CodeNotFound, "no such path or method")

@@ -7,6 +7,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/seam/flow"
+	"neuron/engine/seam/seamclient"
 )
 
 // session is one route session on this hop.
@@ -69,8 +70,8 @@ type session struct {
 	pos       flow.Position
 	queue     []sent // handed to the stage, not yet answered, oldest first
 	streaming bool
-	watching  bool    // the token stream is open
-	down      *stream // towards the next hop
+	watching  bool                  // the token stream is open
+	down      seamclient.Downstream // towards the next hop
 }
 
 // sent is a row frame at the stage, or a truncate that has to follow the rows
@@ -213,7 +214,7 @@ func (s *session) state() protocol.SessionState {
 	c := s.counters
 	c.NextPos = int64(s.pos.Next())
 	if s.down != nil {
-		c.MaxInFlight = s.down.win.Peak()
+		c.MaxInFlight = s.down.Peak()
 	}
 	return protocol.SessionState{
 		Session: s.id, Hop: s.hop, Node: s.srv.o.Identity.ID(), Use: s.use(), Phase: s.phase,

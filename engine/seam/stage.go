@@ -39,7 +39,9 @@ type StageSession interface {
 	Send(ctx context.Context, f *protocol.Frame) error
 	// Frames delivers, in the order of execution: for each row frame an ack,
 	// and then either the rows for the next hop (same kind, position, epoch
-	// and flags) or, on the tail, a token frame when FlagSample was set. When
+	// and flags; the ids of a verify frame too) or, on the tail, a token frame
+	// when FlagSample was set, for a verify frame one more for each guess that
+	// was right, all but the last with FlagMore. When
 	// the stage ends the session by itself, one error frame comes last. The
 	// channel is closed when nothing follows.
 	Frames() <-chan *protocol.Frame

@@ -11,18 +11,8 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/wire"
 )
-
-// link is the server's end of a frame stream, over either carrier. read is
-// used by one goroutine, write by another.
-type link struct {
-	r io.Reader // sets its deadline before each read
-	w io.Writer // sets its deadline before each write, and flushes
-	// stop makes reads fail from now on; close ends the connection in order
-	// and is called when nobody reads or writes any more.
-	stop  func()
-	close func()
-}
 
 // serveStream is POST /seam/v1/sessions/{id}/stream. Its answer means that the
 // chain stands from here to the tail.
@@ -57,8 +47,8 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, peer protoc
 		defer sess.closeNext()
 	}
 	h := w.Header()
-	h.Set(headerWindow, strconv.FormatInt(sess.capab.InFlightBytes, 10))
-	h.Set(headerHop, strconv.Itoa(sess.hop))
+	h.Set(wire.HeaderWindow, strconv.FormatInt(sess.capab.InFlightBytes, 10))
+	h.Set(wire.HeaderHop, strconv.Itoa(sess.hop))
 	prevSilence := sess.silenceOf(sess.hop - 1)
 	var l link
 	var err error
@@ -86,11 +76,10 @@ func (t *tombstone) gone() *protocol.Error {
 
 // silenceOf is how long hop i may be silent; -1 is the driver.
 func (s *session) silenceOf(i int) time.Duration {
-	d := s.srv.o.Silence
-	if i >= 0 {
-		d += time.Duration(min(max(s.lease.Hops[i].StepMicros, 0), maxStepMicros)) * time.Microsecond
+	if i < 0 {
+		return s.srv.o.Silence
 	}
-	return d
+	return wire.Silence(s.srv.o.Silence, s.lease.Hops[i])
 }
 
 // openNext opens the stream to the next hop; when that fails the session ends.
@@ -102,7 +91,7 @@ func (s *session) openNext() *protocol.Error {
 	wait := s.srv.o.HeaderWait
 	wait = wait/2 + wait/2*time.Duration(n-next)/time.Duration(n)
 	// The stream outlives the session by its last frame.
-	down, err := s.srv.client.openStream(context.Background(), s.ctx, s.lease.Hops[next], next, s.id, wait)
+	down, err := s.srv.client.Downstream(context.Background(), s.ctx, s.lease.Hops[next], next, s.id, wait)
 	if err != nil {
 		blame := protocol.NodeID("")
 		switch err.Code {
@@ -124,7 +113,7 @@ func (s *session) openNext() *protocol.Error {
 }
 
 // closeNext tells the next hop how the session ended.
-func (s *session) closeNext() { s.down.closeWith(s.lastFrame()) }
+func (s *session) closeNext() { s.down.CloseWith(s.lastFrame()) }
 
 // serve runs the session's stream until the session ends; the calling
 // goroutine is the reader.
@@ -157,7 +146,7 @@ func (s *session) readUp(r io.Reader) {
 			s.end(nil, "")
 			return
 		case f.Kind == protocol.KindError:
-			e := trimError(f.Err())
+			e := wire.TrimError(f.Err())
 			if s.hop > 0 && e.Code != protocol.CodeCancelled {
 				e = e.AtHop(s.hop - 1)
 			}
@@ -277,7 +266,7 @@ func (s *session) downEnded(err error) {
 	if err == nil {
 		// Closed in order, by the driver's release or by the other hop's
 		// tracker; unfinished work is cut off but nobody's fault.
-		if s.down.win.Pending() > 0 {
+		if s.down.Pending() > 0 {
 			s.end(errorf(protocol.CodeCancelled, "hop %d ended the session", s.hop+1), "")
 		} else {
 			s.end(nil, "")
@@ -285,78 +274,8 @@ func (s *session) downEnded(err error) {
 		return
 	}
 	e := protocol.AsError(err)
-	if s.down.remote() {
+	if s.down.Told() {
 		node = "" // it told us itself, and tells the tracker what it knows
 	}
 	s.end(e, node)
-}
-
-// duplexLink answers the opener and returns the link over request and response
-// body. The headers are flushed before the first read of the body.
-func duplexLink(w http.ResponseWriter, r *http.Request, rc *http.ResponseController, silence, writeWait time.Duration) (link, error) {
-	w.Header().Set("Content-Type", contentFrames)
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Connection", "close") // its deadlines would hit the next request
-	rc.SetWriteDeadline(time.Now().Add(writeWait))
-	w.WriteHeader(http.StatusOK)
-	if err := rc.Flush(); err != nil {
-		return link{}, err
-	}
-	in := &deadlineReader{r: r.Body, set: rc.SetReadDeadline, wait: silence}
-	return link{
-		r: in, stop: in.stop,
-		w:     &deadlineWriter{w: w, set: rc.SetWriteDeadline, flush: rc.Flush, wait: writeWait},
-		close: func() { rc.SetWriteDeadline(time.Now().Add(lastWords)) }, // for the end of the body
-	}, nil
-}
-
-// deadlineReader gives each read its own deadline until stop.
-type deadlineReader struct {
-	r    io.Reader
-	set  func(time.Time) error
-	wait time.Duration
-
-	mu      sync.Mutex // guards below and the order of set
-	stopped bool
-}
-
-func (d *deadlineReader) Read(p []byte) (int, error) {
-	d.mu.Lock()
-	if d.stopped {
-		d.mu.Unlock()
-		return 0, os.ErrDeadlineExceeded
-	}
-	err := d.set(time.Now().Add(d.wait))
-	d.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	return d.r.Read(p)
-}
-
-// stop makes a running read and all later ones fail.
-func (d *deadlineReader) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stopped = true
-	_ = d.set(time.Unix(1, 0)) // a connection that is gone reads no more either
-}
-
-// deadlineWriter gives each frame its own deadline and sends it off.
-type deadlineWriter struct {
-	w     io.Writer
-	set   func(time.Time) error
-	flush func() error
-	wait  time.Duration
-}
-
-func (d *deadlineWriter) Write(p []byte) (int, error) {
-	if err := d.set(time.Now().Add(d.wait)); err != nil {
-		return 0, err
-	}
-	n, err := d.w.Write(p)
-	if err != nil {
-		return n, err
-	}
-	return n, d.flush()
 }

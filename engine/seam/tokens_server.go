@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/wire"
 )
 
 // serveTokens is GET /seam/v1/sessions/{id}/tokens: tokens and acknowledgements
@@ -32,10 +33,10 @@ func (s *Server) serveTokens(w http.ResponseWriter, r *http.Request, peer protoc
 	}
 	defer sess.work.Done()
 	rc := http.NewResponseController(w)
-	w.Header().Set("Content-Type", contentFrames)
+	w.Header().Set("Content-Type", wire.ContentFrames)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Connection", "close") // its deadlines would hit the next request
-	w.Header().Set(headerHop, strconv.Itoa(sess.hop))
+	w.Header().Set(wire.HeaderHop, strconv.Itoa(sess.hop))
 	w.WriteHeader(http.StatusOK)
 	rc.SetWriteDeadline(time.Now().Add(s.o.Silence))
 	if err := rc.Flush(); err != nil {

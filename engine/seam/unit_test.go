@@ -2,9 +2,6 @@ package seam
 
 import (
 	"context"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 
 	"neuron/engine/protocol"
@@ -40,22 +37,6 @@ func TestInboxCancelOvertakes(t *testing.T) {
 	if _, _, _, ok := b.pop(ctx); ok {
 		t.Fatal("pop after the end")
 	}
-}
-
-func FuzzReadError(f *testing.F) {
-	f.Add(`{"code":"hop_lost","message":"m","hop":3,"phase":"decode"}`)
-	f.Add(`{"code":"","message":1}`)
-	f.Fuzz(func(t *testing.T, body string) {
-		e := readError(&http.Response{
-			StatusCode: 500, Header: http.Header{"Content-Type": {contentJSON}}, Body: io.NopCloser(strings.NewReader(body)),
-		})
-		if e == nil || e.Code == "" || len(e.Code) > 64 || len(e.Message) > maxErrorText {
-			t.Fatalf("error %+v", e)
-		}
-		if e.Hop != nil && (*e.Hop < 0 || *e.Hop >= protocol.MaxHops) {
-			t.Fatalf("hop %d", *e.Hop)
-		}
-	})
 }
 
 // FuzzReceiptBodies: what the bodies of requests about receipts decode to is

@@ -34,8 +34,12 @@ type driver struct {
 	rec      receipts
 	lost     int // the hop that cannot be reached any more, -1: none
 
+	guess guesses
+
 	// Progress of the rows under way.
+	epoch    uint32   // of the rows that are sent
 	sent     uint32   // next position to send
+	expect   uint32   // position of the next token
 	headWait []flight // sent, not acknowledged by hop 0, oldest first
 	tailWait []flight // the same for the tail
 	progress time.Time
@@ -44,7 +48,7 @@ type driver struct {
 }
 
 // flight is a row frame under way.
-type flight struct{ pos, rows uint32 }
+type flight struct{ epoch, pos, rows uint32 }
 
 // drive does everything up to the end of the answer.
 func (d *driver) drive() (protocol.FinishReason, *protocol.Error) {
@@ -234,7 +238,7 @@ func (d *driver) poll(ctx context.Context, want func(int) bool) []int64 {
 			next[i] = c.NextPos
 			r[i].Counters = c
 			r[i].Health = protocol.HealthOK
-			if step := d.hops[i].StepMicros; step > 0 && c.DecodeSteps > 0 && c.DecodeMicros/c.DecodeSteps > slowFactor*step {
+			if step := d.hops[i].StepMicros; step > 0 && c.DecodeRows > 0 && c.DecodeMicros/c.DecodeRows > slowFactor*step {
 				r[i].Health = protocol.HealthSlow
 			}
 		}
@@ -271,7 +275,7 @@ func (d *driver) close(reason *protocol.Error, tell func()) {
 	if d.stream != nil {
 		if reason != nil && lost != 0 {
 			// The close frame that follows ends the work as well.
-			_ = d.stream.Send(quick, protocol.ControlFrame(protocol.KindCancel, 0, 0, d.sent))
+			_ = d.stream.Send(quick, protocol.ControlFrame(protocol.KindCancel, 0, d.epoch, d.sent))
 		}
 		d.poll(quick, func(i int) bool { return i != lost })
 	}

@@ -56,6 +56,7 @@ func (d *driver) open(signed *protocol.SignedLease) *protocol.Error {
 		}
 	}
 	d.head = replies[0].Report
+	d.openGuesses(replies)
 	if name := d.head.Name; name != "" && len(name) <= 256 {
 		d.g.update(func(t *protocol.Telemetry) { t.Name = name })
 	}

@@ -23,6 +23,10 @@ type Options struct {
 	// APIKey is the key of the network that pays for all sessions; "": the owner
 	// of this engine's node pays. It is a secret.
 	APIKey string
+	// NoDraft switches guesses off for all sessions.
+	NoDraft bool
+	// alwaysDraft guesses whatever it costs, for tests.
+	alwaysDraft bool
 
 	MaxActive int // sessions that run at a time [8]
 	MaxQueue  int // sessions that wait behind them [64]; -1: none

@@ -16,6 +16,7 @@ import (
 	"neuron/engine/gateway/gatewaytest"
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
 	"neuron/engine/session"
 	"neuron/engine/session/sessiontest"
@@ -105,11 +106,11 @@ func newRealWorld(t *testing.T, hops int, upgrade bool) *realWorld {
 	for !cc.Connected() && time.Now().Before(limit) {
 		time.Sleep(time.Millisecond) // polling with a deadline
 	}
-	var opts []seam.ClientOption
+	var opts []seamclient.Option
 	if upgrade {
-		opts = append(opts, seam.WithUpgrade())
+		opts = append(opts, seamclient.WithUpgrade())
 	}
-	sc := seam.NewClient(me, opts...)
+	sc := seamclient.New(me, opts...)
 	t.Cleanup(sc.Close)
 	m, err := session.New(session.Options{Node: me.ID(), Hops: session.SeamHops{Client: sc}, Router: cc, Texts: sessiontest.New(sessiontest.Script{})})
 	if err != nil {

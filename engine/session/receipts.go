@@ -72,6 +72,12 @@ func (r *receipts) in(f *protocol.Frame) {
 	}
 }
 
+func (r *receipts) truncate(f *protocol.Frame) {
+	if r.route != nil {
+		r.route.Truncate(f)
+	}
+}
+
 func (r *receipts) out(f *protocol.Frame) {
 	if r.route != nil {
 		r.route.Out(f)

@@ -26,6 +26,7 @@ func (d *driver) prefill() (protocol.Token, *protocol.Error) {
 			if err := d.send(f); err != nil {
 				return protocol.Token{}, err
 			}
+			d.guess.add(g.req.Prompt[f.Pos:d.sent]...) // while the route works
 		}
 		tok, err := d.next()
 		if err != nil {
@@ -60,7 +61,8 @@ func (d *driver) chunk(last, total uint32) uint32 {
 	return max(rows/chunkUnit*chunkUnit, chunkUnit)
 }
 
-// decode delivers tokens and feeds each one back until the answer ends.
+// decode delivers tokens and feeds them back, with guesses of what follows
+// where that pays, until the answer ends.
 func (d *driver) decode(tok protocol.Token) (protocol.FinishReason, *protocol.Error) {
 	g := d.g
 	for n := 1; ; n++ {
@@ -76,10 +78,11 @@ func (d *driver) decode(tok protocol.Token) (protocol.FinishReason, *protocol.Er
 		if n == g.req.MaxTokens {
 			return protocol.FinishLength, nil
 		}
-		f := protocol.IDFrame(protocol.KindDecode, d.sent, []int32{tok.ID})
-		f.Flags = protocol.FlagSample
-		if err := d.send(f); err != nil {
-			return "", err
+		d.guess.add(tok.ID)
+		if !d.guess.more {
+			if err := d.pass(tok.ID, g.req.MaxTokens-n); err != nil {
+				return "", err
+			}
 		}
 		for {
 			t, err := d.next()
@@ -122,19 +125,24 @@ func (d *driver) allowed() time.Duration {
 	return d.o.Frozen + min(turns*max(step*time.Duration(rows), measured), 2*time.Minute)
 }
 
-// send hands one row frame to hop 0.
+// send hands one row or truncate frame to hop 0, in the epoch that is now.
 func (d *driver) send(f *protocol.Frame) *protocol.Error {
 	if d.g.ctx.Err() != nil {
 		return stopReason(d.g.ctx)
 	}
-	fl := flight{pos: f.Pos, rows: f.Rows}
+	f.Epoch = d.epoch
+	fl := flight{epoch: f.Epoch, pos: f.Pos, rows: f.Rows}
 	if len(d.tailWait) == 0 {
 		d.progress = time.Now() // nothing was under way that could be stuck
 	}
 	allowed := d.allowed()
 	ctx, cancel := context.WithTimeout(d.g.ctx, allowed)
 	defer cancel()
-	d.rec.in(f)
+	if f.Kind == protocol.KindTruncate {
+		d.rec.truncate(f)
+	} else {
+		d.rec.in(f)
+	}
 	if err := d.stream.Send(ctx, f); err != nil {
 		if d.g.ctx.Err() != nil {
 			return stopReason(d.g.ctx)
@@ -144,7 +152,13 @@ func (d *driver) send(f *protocol.Frame) *protocol.Error {
 		}
 		return d.broken(err, d.stream.Frames(), 0)
 	}
-	d.sent += f.Rows
+	if d.sent = f.Pos + f.Rows; f.Kind == protocol.KindTruncate {
+		return nil
+	}
+	d.expect = d.sent
+	if f.Kind == protocol.KindVerify {
+		d.expect = f.Pos + 1
+	}
 	d.headWait = append(d.headWait, fl)
 	d.tailWait = append(d.tailWait, fl)
 	return nil
@@ -209,7 +223,7 @@ func (d *driver) ack(f *protocol.Frame, waits *[]flight, hop int) *protocol.Erro
 		return protocol.AsError(err).AtHop(hop)
 	}
 	q := *waits
-	if len(q) == 0 || q[0].pos != f.Pos || q[0].rows != a.Rows || f.Epoch != 0 {
+	if len(q) == 0 || q[0].pos != f.Pos || q[0].rows != a.Rows || q[0].epoch != f.Epoch {
 		return protocol.Errorf(protocol.CodeFrameOrder, "acknowledgement of %d rows at position %d", a.Rows, f.Pos).AtHop(hop)
 	}
 	fl := q[0]
@@ -241,7 +255,8 @@ func (d *driver) ack(f *protocol.Frame, waits *[]flight, hop int) *protocol.Erro
 }
 
 // token checks a token frame: exactly the next position, after everything that
-// was sent, and with nothing behind it.
+// was sent, and followed by another one exactly if it is the guess of the next
+// row of a pass.
 func (d *driver) token(f *protocol.Frame, tail int) (*protocol.Token, *protocol.Error) {
 	t, err := f.Token()
 	if err != nil {
@@ -249,17 +264,19 @@ func (d *driver) token(f *protocol.Frame, tail int) (*protocol.Token, *protocol.
 	}
 	waits := len(d.tailWait)
 	switch {
-	case f.Pos != d.sent || f.Epoch != 0 || int(f.Pos) < len(d.g.req.Prompt):
-		return nil, protocol.Errorf(protocol.CodeFrameOrder, "token at position %d, expected %d", f.Pos, d.sent).AtHop(tail)
+	case f.Pos != d.expect || f.Epoch != d.epoch || int(f.Pos) < len(d.g.req.Prompt):
+		return nil, protocol.Errorf(protocol.CodeFrameOrder, "token at position %d of epoch %d, expected %d of %d", f.Pos, f.Epoch, d.expect, d.epoch).AtHop(tail)
 	case waits > 0:
 		return nil, protocol.Errorf(protocol.CodeFrameOrder, "token before the acknowledgement of its rows").AtHop(tail)
-	case f.Flags&protocol.FlagMore != 0:
-		return nil, protocol.Errorf(protocol.CodeFrameOrder, "several tokens for one step").AtHop(tail)
 	case t.ID < 0 && !t.EOG:
 		return nil, protocol.Errorf(protocol.CodeFrameInvalid, "token id %d", t.ID).AtHop(tail)
+	case f.Flags&protocol.FlagMore != 0 != d.guess.hit(&t):
+		return nil, protocol.Errorf(protocol.CodeFrameOrder, "the tail sent more or fewer tokens than it was asked for").AtHop(tail)
 	}
 	d.progress = time.Now()
+	d.expect++
 	d.rec.out(f)
+	d.guess.came(d.g, &t, d.progress)
 	return &t, nil
 }
 

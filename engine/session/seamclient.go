@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 )
 
 // SeamHops makes the seam client a Hops: it only gives its two stream types
 // the names of this package.
-type SeamHops struct{ *seam.Client }
+type SeamHops struct{ *seamclient.Client }
 
 var _ Hops = SeamHops{}
 

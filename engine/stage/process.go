@@ -50,7 +50,7 @@ func Start(ctx context.Context, s Spawn, load wire.Load, report protocol.Capabil
 	report.CPUVariant, report.Devices, report.Threads = l.CPUVariant, l.Devices, load.Threads
 	report.ChunkRows, report.MaxContext, report.KVBudget = load.ChunkRows, load.MaxContext, l.KVBudget
 	report.KVBytesPerCell, report.ComputeBytes, report.ComputeBytesPerCell = l.KVBytesPerCell, l.ComputeBytes, l.ComputeBytesPerCell
-	report.DTypes = []string{protocol.DTypeF32.String()}
+	report.DTypes, report.Rewinds = []string{protocol.DTypeF32.String()}, l.Rewinds
 	rowBytes := 4 * l.Width
 	if report.Head {
 		rowBytes = 4 // a token id

@@ -65,7 +65,7 @@ func TestHostileTemplates(t *testing.T) {
 			}
 			again := in
 			again.Messages = []chattmpl.Message{{Role: "user", Content: "spare"}}
-			out, err := text.Render(within(t), again, true)
+			out, err := text.Render(within(t), again, false)
 			if name == "broken" {
 				if code(err) != protocol.CodeTemplateInvalid {
 					t.Errorf("%v", err)

@@ -37,7 +37,8 @@ type completion struct {
 func (c *client) complete(ctx context.Context, model string, ids []int32, tokens, top int) (*completion, error) {
 	body := map[string]any{
 		"model": model, "prompt": ids, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,
-		"neuron": map[string]any{"telemetry": true},
+		// One token per pass: these figures are about rows and frames.
+		"neuron": map[string]any{"telemetry": true, "draft": "off"},
 	}
 	if top > 0 {
 		body["logprobs"] = top

@@ -175,7 +175,7 @@ func refusesWhatDoesNotFit(ctx context.Context, e *env) (figure string, err erro
 	}
 	// What only a running stage knows is not in the report of a file.
 	if missing := incomplete(whole, "WholeOnly", "KVWindowBytes", "KVWindowCells", "KVBudget", "ComputeBytes", "ComputeBytesPerCell",
-		"InFlightBytes", "Build", "CPUVariant", "Threads", "Devices"); len(missing) > 0 {
+		"InFlightBytes", "Build", "CPUVariant", "Threads", "Devices", "Rewinds"); len(missing) > 0 {
 		return "", fmt.Errorf("inspect leaves out %v", missing)
 	}
 	n, err := e.start(ctx, "refuse", guide)

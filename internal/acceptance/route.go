@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/internal/identity"
 	"neuron/internal/localnet"
 )
@@ -139,7 +139,7 @@ func capability(ctx context.Context, n *localnet.Node) (*protocol.Capability, er
 	if err != nil {
 		return nil, err
 	}
-	c := seam.NewClient(id)
+	c := seamclient.New(id)
 	defer c.Close()
 	return c.Report(ctx, n.Seam, protocol.NodeID(n.ID))
 }

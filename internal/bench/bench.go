@@ -125,6 +125,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		{"speed", r.speed},
 		{"batch", r.batches},
 		{"delay", r.delay},
+		{"draft", r.drafts},
 		{"pipeline", r.pipeline},
 		{"threads", r.threads},
 		{"swarm", r.swarm},

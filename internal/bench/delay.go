@@ -43,7 +43,7 @@ func (n *network) manager(nodes ...*node) (*session.Manager, error) {
 
 func ask(c *protocol.Capability, prompt, tokens int) gateway.GenerateRequest {
 	return gateway.GenerateRequest{Request: "bench", Model: string(c.Model), Prompt: promptOf(prompt), MaxTokens: tokens,
-		Sampler: protocol.Sampler{IgnoreEOG: true}, Policy: protocol.PolicyPublic}
+		Sampler: protocol.Sampler{IgnoreEOG: true}, Policy: protocol.PolicyPublic, NoDraft: true}
 }
 
 // delayWatch bounds how long the delay beside the long prompt is watched.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/internal/identity"
 	"neuron/internal/localnet"
 )
@@ -24,7 +24,7 @@ type network struct {
 	net    *localnet.Net
 	key    ed25519.PrivateKey
 	id     *identity.Identity
-	client *seam.Client
+	client *seamclient.Client
 }
 
 // node is an engine that is ready.
@@ -47,7 +47,7 @@ func startNetwork(ctx context.Context, bin, dir string) (_ *network, err error) 
 	if err != nil {
 		return nil, errors.Join(err, n.net.Stop())
 	}
-	n.client = seam.NewClient(n.id)
+	n.client = seamclient.New(n.id)
 	return n, nil
 }
 

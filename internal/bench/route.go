@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 )
 
 // route is a session over nodes, driven straight over the seams. One goroutine
@@ -16,8 +16,8 @@ type route struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	lease  *protocol.Lease
-	stream seam.Stream
-	tokens seam.TokenStream
+	stream seamclient.Stream
+	tokens seamclient.TokenStream
 
 	epoch, pos uint32
 	next       int32

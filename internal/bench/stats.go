@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -40,6 +41,15 @@ func (p *pairs) speed() float64 {
 		r[i] = float64(p.base[i]) / float64(p.other[i])
 	}
 	return medianOf(r)
+}
+
+// slowest is the least of base / other.
+func (p *pairs) slowest() float64 {
+	least := math.Inf(1)
+	for i := range p.base {
+		least = min(least, float64(p.base[i])/float64(p.other[i]))
+	}
+	return least
 }
 
 func medianOf(v []float64) float64 {

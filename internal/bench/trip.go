@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/internal/identity"
 )
 
@@ -64,7 +64,7 @@ func (r *run) roundTrips(ctx context.Context) (err error) {
 		return err
 	}
 	defer post.close()
-	up, err := dialSeam(ctx, g, key, seam.WithUpgrade())
+	up, err := dialSeam(ctx, g, key, seamclient.WithUpgrade())
 	if err != nil {
 		return err
 	}
@@ -129,15 +129,15 @@ func (t *tcpTrip) trip() error {
 
 // seamTrip is a session of which this process is driver and first hop.
 type seamTrip struct {
-	client  *seam.Client
-	stream  seam.Stream
-	tokens  seam.TokenStream
+	client  *seamclient.Client
+	stream  seamclient.Stream
+	tokens  seamclient.TokenStream
 	reading sync.WaitGroup // reads tokens
 	pos     uint32
 	row     []byte
 }
 
-func dialSeam(ctx context.Context, g greeting, key ed25519.PrivateKey, opts ...seam.ClientOption) (_ *seamTrip, err error) {
+func dialSeam(ctx context.Context, g greeting, key ed25519.PrivateKey, opts ...seamclient.Option) (_ *seamTrip, err error) {
 	me, err := identity.New()
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func dialSeam(ctx context.Context, g greeting, key ed25519.PrivateKey, opts ...s
 	if err != nil {
 		return nil, err
 	}
-	t := &seamTrip{client: seam.NewClient(me, opts...), row: make([]byte, tripBytes)}
+	t := &seamTrip{client: seamclient.New(me, opts...), row: make([]byte, tripBytes)}
 	defer func() {
 		if err != nil {
 			t.client.Close()

@@ -11,7 +11,7 @@ import (
 	"io"
 	"testing"
 
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 )
 
 // BenchmarkTrip is the round trip with both ends in one process, for profiles.
@@ -47,7 +47,7 @@ func BenchmarkTrip(b *testing.B) {
 		defer t.conn.Close()
 		bench(b, t.trip)
 	})
-	for name, opts := range map[string][]seam.ClientOption{"post": nil, "upgrade": {seam.WithUpgrade()}} {
+	for name, opts := range map[string][]seamclient.Option{"post": nil, "upgrade": {seamclient.WithUpgrade()}} {
 		b.Run(name, func(b *testing.B) {
 			t, err := dialSeam(b.Context(), g, key, opts...)
 			if err != nil {

@@ -6,9 +6,13 @@ import (
 	"neuron/llama"
 )
 
-// tailRows bounds the rows of one call that get logits: one per sequence, or
-// a verify window.
-const tailRows = 64
+// TailRows bounds the rows of one call of the tail that get logits: one per
+// sequence, or their verify windows.
+const TailRows = 64
+
+// verifyRows is how many rows with logits a sequence has in one call at most:
+// its newest token and the guesses behind it.
+const verifyRows = 8
 
 // minUBatch keeps small chunks on the kernel that full chunks use.
 const minUBatch = 64
@@ -50,7 +54,7 @@ func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
 		return nil, err
 	}
 	rows := max(s.cfg.ChunkRows, minUBatch)
-	outputs := min(tailRows, rows)
+	outputs := min(TailRows, rows)
 	if exits {
 		p.tap.name = s.cfg.ExitNode
 		if p.slot, err = llama.NewEvalSlot(&p.tap); err != nil {
@@ -81,7 +85,7 @@ func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
 	}
 	p.outputs = rows // all are flagged when the stage ends at its last layer
 	if !exits {
-		p.outputs = seqs
+		p.outputs = min(outputs, seqs*verifyRows)
 	}
 	return p, nil
 }

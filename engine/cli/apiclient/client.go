@@ -46,6 +46,8 @@ type ChatRequest struct {
 	// Logprobs asks for log probabilities, Top for alternatives.
 	Logprobs bool `json:"logprobs,omitempty"`
 	Top      int  `json:"top_logprobs,omitempty"`
+	// NoDraft asks for one token per pass over the route.
+	NoDraft bool `json:"-"`
 	// OnTelemetry is called for each snapshot, from the calling goroutine.
 	OnTelemetry func(protocol.Telemetry) `json:"-"`
 }
@@ -92,11 +94,15 @@ func (e *wireError) err() error {
 // calling goroutine. An answer that does not end in order is an error, never
 // a short text.
 func (c *Client) Chat(ctx context.Context, r ChatRequest, onDelta func(string)) (*Answer, error) {
+	ext := map[string]any{"telemetry": true}
+	if r.NoDraft {
+		ext["draft"] = "off"
+	}
 	body, err := json.Marshal(struct {
 		ChatRequest
 		Stream bool           `json:"stream"`
 		Neuron map[string]any `json:"neuron"`
-	}{r, true, map[string]any{"telemetry": true}})
+	}{r, true, ext})
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}

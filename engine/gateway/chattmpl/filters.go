@@ -2,12 +2,10 @@ package chattmpl
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/ardanlabs/jinja"
 )
@@ -18,6 +16,13 @@ var ownFilters = map[string]func(args []jinja.Value, kwargs map[string]jinja.Val
 	"sort":     sortFilter,
 	"dictsort": dictsortFilter,
 	"tojson":   tojsonFilter,
+	"int":      intFilter,
+	"float":    floatFilter,
+	// Only without a test, see rename.
+	"selectattr": func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) { return attrFilter(args, true) },
+	"rejectattr": func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+		return attrFilter(args, false)
+	},
 }
 
 const filterPrefix = "neuron_"
@@ -125,6 +130,9 @@ func compareValues(a, b jinja.Value, sensitive bool) (int, error) {
 		}
 		return 0, v.IsBool()
 	}
+	if a.IsNone() && b.IsNone() || a.IsUndefined() && b.IsUndefined() {
+		return 0, nil
+	}
 	x, okX := number(a)
 	y, okY := number(b)
 	switch {
@@ -170,160 +178,63 @@ func dictsortFilter(args []jinja.Value, kwargs map[string]jinja.Value) (jinja.Va
 	return ordered(items, keys, order, argument(args, kwargs, 1, "case_sensitive").IsTruthy(), argument(args, kwargs, 3, "reverse").IsTruthy())
 }
 
-// encoder writes JSON as Python's json.dumps does.
-type encoder struct {
-	b          strings.Builder
-	ascii      bool
-	sorted     bool
-	indent     string // "" for one line
-	item, pair string // separators
+// attrFilter keeps the elements whose attribute is true, or those where it is
+// not.
+func attrFilter(args []jinja.Value, want bool) (jinja.Value, error) {
+	if len(args) != 2 || !args[0].IsList() || !args[1].IsString() {
+		return jinja.Value{}, errors.New("selectattr and rejectattr need a list and a name")
+	}
+	var out []jinja.Value
+	for _, v := range args[0].AsList().Items {
+		if lookUp(v, args[1].AsString()).IsTruthy() == want {
+			out = append(out, v)
+		}
+	}
+	return jinja.NewList(out), nil
 }
 
-// tojsonFilter is Hugging Face's tojson(ensure_ascii=false, indent=none,
-// separators=none, sort_keys=false).
-func tojsonFilter(args []jinja.Value, kwargs map[string]jinja.Value) (jinja.Value, error) {
+// intFilter is int(default=0).
+func intFilter(args []jinja.Value, kwargs map[string]jinja.Value) (jinja.Value, error) {
+	if f, ok := numberOf(args); ok && math.Abs(f) < 1<<62 {
+		if args[0].IsInt() {
+			return args[0], nil
+		}
+		return jinja.NewInt(int64(f)), nil
+	}
+	if v := argument(args, kwargs, 1, "default"); !v.IsUndefined() {
+		return v, nil
+	}
+	return jinja.NewInt(0), nil
+}
+
+// floatFilter is float(default=0.0).
+func floatFilter(args []jinja.Value, kwargs map[string]jinja.Value) (jinja.Value, error) {
+	if f, ok := numberOf(args); ok {
+		return jinja.NewFloat(f), nil
+	}
+	if v := argument(args, kwargs, 1, "default"); !v.IsUndefined() {
+		return v, nil
+	}
+	return jinja.NewFloat(0), nil
+}
+
+func numberOf(args []jinja.Value) (float64, bool) {
 	if len(args) == 0 {
-		return jinja.Value{}, errors.New("tojson needs a value")
+		return 0, false
 	}
-	// By place, Jinja's own tojson takes the indent first.
-	indent := argument(args, kwargs, 1, "indent")
-	e := encoder{ascii: argument(args, kwargs, 0, "ensure_ascii").IsTruthy(), sorted: argument(args, kwargs, 0, "sort_keys").IsTruthy(), item: ", ", pair: ": "}
-	if indent.IsInt() {
-		e.indent, e.item = "\n"+strings.Repeat(" ", int(min(max(indent.AsInt(), 0), 64))), ","
-	} else if indent.IsString() {
-		e.indent, e.item = "\n"+indent.AsString(), ","
-	}
-	if s := argument(args, kwargs, 0, "separators"); s.IsList() && s.AsList().Len() == 2 {
-		l := s.AsList().Items
-		if !l[0].IsString() || !l[1].IsString() {
-			return jinja.Value{}, errors.New("separators are two texts")
-		}
-		e.item, e.pair = l[0].AsString(), l[1].AsString()
-	}
-	err := e.value(args[0], 1)
-	return jinja.NewString(e.b.String()), err
-}
-
-func (e *encoder) newline(depth int) {
-	if e.indent != "" {
-		e.b.WriteByte('\n')
-		e.b.WriteString(strings.Repeat(e.indent[1:], depth))
-	}
-}
-
-func (e *encoder) value(v jinja.Value, depth int) error {
-	if depth > MaxDepth || e.b.Len() > MaxOutput {
-		return errors.New("the value is too large for tojson")
-	}
-	switch {
-	case v.IsNone(), v.IsUndefined():
-		e.b.WriteString("null")
-	case v.IsBool():
-		e.b.WriteString(strconv.FormatBool(v.AsBool()))
+	switch v := args[0]; {
 	case v.IsInt():
-		e.b.WriteString(strconv.FormatInt(v.AsInt(), 10))
+		return float64(v.AsInt()), true
 	case v.IsFloat():
-		e.b.WriteString(pythonFloat(v.AsFloat()))
+		return v.AsFloat(), !math.IsNaN(v.AsFloat()) && !math.IsInf(v.AsFloat(), 0)
+	case v.IsBool() && v.AsBool():
+		return 1, true
 	case v.IsString():
-		e.text(v.AsString())
-	case v.IsList():
-		return e.list(v.AsList().Items, depth)
-	case v.IsDict():
-		return e.dict(v.AsDict(), depth)
+		f, err := strconv.ParseFloat(strings.TrimSpace(v.AsString()), 64)
+		return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 	default:
-		return errors.New("a function has no JSON")
+		return 0, v.IsBool()
 	}
-	return nil
-}
-
-func (e *encoder) list(items []jinja.Value, depth int) error {
-	e.b.WriteByte('[')
-	for i, v := range items {
-		if i > 0 {
-			e.b.WriteString(e.item)
-		}
-		e.newline(depth)
-		if err := e.value(v, depth+1); err != nil {
-			return err
-		}
-	}
-	if len(items) > 0 {
-		e.newline(depth - 1)
-	}
-	e.b.WriteByte(']')
-	return nil
-}
-
-func (e *encoder) dict(d *jinja.Dict, depth int) error {
-	keys := d.Keys
-	if e.sorted {
-		keys = slices.Sorted(slices.Values(keys))
-	}
-	e.b.WriteByte('{')
-	for i, k := range keys {
-		if i > 0 {
-			e.b.WriteString(e.item)
-		}
-		e.newline(depth)
-		e.text(k)
-		e.b.WriteString(e.pair)
-		if err := e.value(d.Data[k], depth+1); err != nil {
-			return err
-		}
-	}
-	if len(keys) > 0 {
-		e.newline(depth - 1)
-	}
-	e.b.WriteByte('}')
-	return nil
-}
-
-func (e *encoder) text(s string) {
-	e.b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			e.b.WriteByte('\\')
-			e.b.WriteRune(r)
-		case r == '\n':
-			e.b.WriteString(`\n`)
-		case r == '\r':
-			e.b.WriteString(`\r`)
-		case r == '\t':
-			e.b.WriteString(`\t`)
-		case r == '\b':
-			e.b.WriteString(`\b`)
-		case r == '\f':
-			e.b.WriteString(`\f`)
-		case r < ' ' || e.ascii && r > '~' && r <= 0xffff:
-			fmt.Fprintf(&e.b, `\u%04x`, r)
-		case e.ascii && r > 0xffff:
-			hi, lo := utf16.EncodeRune(r)
-			fmt.Fprintf(&e.b, `\u%04x\u%04x`, hi, lo)
-		default:
-			e.b.WriteRune(r)
-		}
-	}
-	e.b.WriteByte('"')
-}
-
-// pythonFloat is Python's repr of a float.
-func pythonFloat(f float64) string {
-	switch a := math.Abs(f); {
-	case math.IsNaN(f):
-		return "NaN"
-	case math.IsInf(f, 1):
-		return "Infinity"
-	case math.IsInf(f, -1):
-		return "-Infinity"
-	case a != 0 && (a < 1e-4 || a >= 1e16):
-		return strconv.FormatFloat(f, 'e', -1, 64)
-	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
-	}
-	return s
 }
 
 // rename rewrites a tag for the language: uses of ownFilters get our names,
@@ -358,7 +269,7 @@ func rename(tag string) string {
 			for end < len(body) && isName(body[end]) {
 				end++
 			}
-			if ownFilters[body[at:end]] != nil {
+			if name := body[at:end]; ownFilters[name] != nil && (!strings.HasSuffix(name, "attr") || oneArgument(body[end:])) {
 				out.WriteString(body[i+1:at] + filterPrefix + body[at:end])
 				i = end - 1
 			}
@@ -371,6 +282,12 @@ func rename(tag string) string {
 	}
 	out.WriteString(tag[len(tag)-2:])
 	return out.String()
+}
+
+// oneArgument reports whether a call follows that has a single argument.
+func oneArgument(s string) bool {
+	inside, _, ok := strings.Cut(strings.TrimLeft(s, " "), ")")
+	return ok && strings.HasPrefix(inside, "(") && !strings.Contains(inside, ",")
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,17 +42,36 @@ type vector struct {
 	Context, Data                    json.RawMessage
 }
 
+// gaps are the cases whose text differs, and why. A case that is not named here
+// has to pass, and one that is has to fail: docs/decisions/0005 has the list.
+var gaps = map[string][]string{
+	"the condition of a loop over pairs (for k, v in x if c)":          {"mistralai/Mistral-7B-Instruct-v0.3 (JSON Schema)"},
+	"several names in one set, and lists as arguments (*list)":         {"VARIABLES_UNPACKING", "UNPACKING"},
+	"two texts in a row are not joined":                                {"STRINGS_4"},
+	"numbers behind a point (a.0.b)":                                   {"zai-org/GLM-5.1", "PROPERTIES_1"},
+	"split and replace with a limit":                                   {"SPLIT_3", "SPLIT_4", "SPLIT_5", "REPLACE"},
+	"a sign binds weaker than a filter, // rounds towards zero, -0.0":  {"BINOP_EXPR_2", "UNARY_SIGN_EXPRESSIONS", "FILTER_OPERATOR_3"},
+	"a float without a fraction prints as a whole number":              {"FILTER_OPERATOR_14"},
+	"indent(blank=True)":                                               {"FILTER_OPERATOR_10"},
+	"map(attribute=...) does not follow points":                        {"SORT_ATTRIBUTE_DOT_NOTATION"},
+	"white space at the beginning of what a macro or its caller gives": {"MACROS_3", "MACROS_4"},
+}
+
 // TestVectors runs the cases of @huggingface/jinja. That library prints
 // booleans, nulls and lists as JavaScript does; Python's Jinja, for which
-// models' templates are written, prints True, None and 'text'. Both counts are
-// floors: a newer language version may only raise them.
+// models' templates are written, prints True, None and 'text', which counts as
+// equal.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(shared(t), "testdata", "templates", "vectors")
+	var listed []string
+	for _, names := range gaps {
+		listed = append(listed, names...)
+	}
 	for _, set := range []struct {
-		file           string
-		strict, python int
-	}{{"hf-jinja-e2e.json", 26, 26}, {"hf-jinja-language.json", 84, 126}} {
+		file  string
+		cases int
+	}{{"hf-jinja-e2e.json", 28}, {"hf-jinja-language.json", 157}} {
 		raw, err := os.ReadFile(filepath.Join(dir, set.file))
 		if err != nil {
 			t.Fatal(err)
@@ -59,6 +79,9 @@ func TestVectors(t *testing.T) {
 		var vs []vector
 		if err := json.Unmarshal(raw, &vs); err != nil {
 			t.Fatal(err)
+		}
+		if len(vs) != set.cases {
+			t.Errorf("%s: %d cases, expected %d", set.file, len(vs), set.cases)
 		}
 		strict, python := 0, 0
 		for _, v := range vs {
@@ -71,24 +94,22 @@ func TestVectors(t *testing.T) {
 			if plain, perr := renderPlain(src, data); perr == nil && err == nil && plain != got && !replaced.MatchString(src) {
 				t.Errorf("%s: the guards change the text from %q to %q", v.Name, plain, got)
 			}
-			switch {
-			case err == nil && got == want:
+			passes := err == nil && spelling.Replace(got) == spelling.Replace(want)
+			if passes {
+				python++
+			}
+			if err == nil && got == want {
 				strict++
-				python++
-			case err == nil && spelling.Replace(got) == spelling.Replace(want):
-				python++
-			default:
-				t.Logf("%s: error %v\n got %.120q\nwant %.120q", v.Name, err, got, want)
+			}
+			if known := slices.Contains(listed, v.Name); passes == known {
+				t.Errorf("%s: passes %v, listed as a gap %v, error %v\n got %q\nwant %q", v.Name, passes, known, err, got, want)
 			}
 		}
 		t.Logf("%s: %d of %d, %d with Python's spelling", set.file, strict, len(vs), python)
-		if strict < set.strict || python < set.python {
-			t.Errorf("%s: %d and %d cases pass, expected at least %d and %d", set.file, strict, python, set.strict, set.python)
-		}
 	}
 }
 
-var replaced = regexp.MustCompile(`\|\s*(sort|dictsort|tojson)`)
+var replaced = regexp.MustCompile(`\|\s*(sort|dictsort|tojson|int|float|selectattr|rejectattr)\b`)
 
 var spelling = strings.NewReplacer("True", "true", "False", "false", "None", "null", "Undefined", "undefined", "\"", "'")
 
@@ -172,5 +193,59 @@ func TestRealTemplates(t *testing.T) {
 	t.Logf("contents found exactly in %d of %d", exact, len(files))
 	if exact < 15 {
 		t.Errorf("contents found in %d templates only", exact)
+	}
+}
+
+// withoutTools are real templates that show no tools at all; toolcall teaches
+// those models in the system message instead.
+var withoutTools = []string{
+	"HuggingFaceTB-SmolLM3-3B.jinja", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", "deepseek-ai-DeepSeek-V3.1.jinja", "llama-cpp-rwkv-world.jinja", "microsoft-Phi-3.5-mini-instruct.jinja",
+}
+
+// TestRealTemplatesWithTools renders tools, a call and its answer through each
+// real template: name, arguments and answer have to be in the prompt.
+func TestRealTemplatesWithTools(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(shared(t), "testdata", "templates", "jinja", "*.jinja"))
+	if err != nil || len(files) != 19 {
+		t.Fatalf("%d templates, %v", len(files), err)
+	}
+	in := Input{BOS: "<s>", EOS: "</s>", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Tools: []json.RawMessage{json.RawMessage(`{"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "Where to look"}}, "required": ["city"]}}}`)},
+		Messages: []Message{
+			{Role: "user", Content: "Rain in Oslo?"},
+			{Role: "assistant", NoContent: true, ToolCalls: []ToolCall{{ID: "abcdefghi", Name: "get_weather", Arguments: `{"city": "Oslo \"X\""}`}}},
+			{Role: "tool", ToolCallID: "abcdefghi", Name: "get_weather", Content: "drizzle"},
+			{Role: "assistant", Content: "A little."},
+			{Role: "user", Content: "Thanks"},
+		}}
+	for _, f := range files {
+		src, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(f)
+		if slices.Contains(withoutTools, name) {
+			continue
+		}
+		tm, err := Compile(string(src))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		text, err := tm.Render(t.Context(), in)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, want := range []string{"get_weather", "Where to look", "drizzle", "A little.", "Thanks"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q is missing in\n%s", name, want, text)
+			}
+		}
+		// Granite's shows no earlier calls; the gateway writes them into the content.
+		if strings.Contains(string(src), "tool_calls") && !strings.Contains(text, `Oslo \"X\"`) && !strings.Contains(text, `Oslo "X"`) {
+			t.Errorf("%s: the call's arguments are missing in\n%s", name, text)
+		}
 	}
 }

@@ -36,9 +36,14 @@ const (
 	// MaxRepeats bounds what all repetitions of a grammar expand to, in
 	// elements: libllama writes each repetition out.
 	MaxRepeats = 20000
-	// MaxProperties bounds the properties of one object, MaxValues the values
-	// of one enum and the alternatives of one anyOf.
-	MaxProperties, MaxValues = 1000, 1000
+	// MaxProperties bounds the properties of one object.
+	MaxProperties = 1000
+	// MaxValues bounds the values of one enum and the elements of a tuple.
+	MaxValues = 1000
+	// MaxChoices bounds the alternatives of one anyOf, and the optional
+	// properties in a row: libllama follows each of them at once, and goes
+	// through the vocabulary for each.
+	MaxChoices = 100
 )
 
 // Error says why a schema has no grammar.

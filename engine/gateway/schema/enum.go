@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -15,20 +16,49 @@ func (c *compiler) values(list []*value, s *value, ptr string) (string, error) {
 			return "", errNothing
 		}
 	}
-	var alts []string
+	var texts []string
 	for _, v := range list {
 		ok, err := allows(rest, v, ptr)
 		if err != nil {
 			return "", err
 		}
-		if alt := Literal(jsonOf(v)); ok && !slices.Contains(alts, alt) {
-			alts = append(alts, alt)
+		if ok {
+			texts = append(texts, jsonOf(v))
 		}
 	}
-	if len(alts) == 0 {
+	if len(texts) == 0 {
 		return "", errNothing
 	}
-	return c.b.alternatives(alts), nil
+	slices.Sort(texts)
+	return c.b.oneOf(slices.Compact(texts)), nil
+}
+
+// oneOf is an expression for one of the sorted texts. Those that begin alike
+// share their beginning, so that few ways are open at any place.
+func (b *Builder) oneOf(texts []string) string {
+	if len(texts) == 1 {
+		return Literal(texts[0])
+	}
+	prefix := texts[0]
+	for last := texts[len(texts)-1]; !strings.HasPrefix(last, prefix); { // sorted: what these two share all do
+		_, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+	}
+	var alts []string
+	for i := 0; i < len(texts); {
+		rest := texts[i][len(prefix):]
+		_, size := utf8.DecodeRuneInString(rest)
+		var group []string
+		for ; i < len(texts) && strings.HasPrefix(texts[i][len(prefix):], rest[:size]) && (size > 0 || texts[i] == prefix); i++ {
+			group = append(group, texts[i][len(prefix):])
+		}
+		alts = append(alts, b.oneOf(group))
+	}
+	choice := b.Add(strings.Join(alts, " | "))
+	if prefix == "" {
+		return choice
+	}
+	return Literal(prefix) + " " + choice
 }
 
 // allows says whether a listed value passes the keywords beside the list.

@@ -81,6 +81,15 @@ func (c *compiler) object(s *value, ptr string, depth int) (string, error) {
 	if err := c.memberCount(s, ptr, members, more); err != nil {
 		return "", err
 	}
+	row := 0
+	for _, m := range members {
+		if row++; m.required {
+			row = 0
+		}
+		if row > MaxChoices {
+			return "", cannot(ptr, "properties", "more than %d optional ones in a row cannot be kept", MaxChoices)
+		}
+	}
 	return c.members(members, more), nil
 }
 

@@ -69,14 +69,17 @@ func (p *Parser) Feed(s string) []Event {
 func (p *Parser) Finish() []Event {
 	p.out = nil
 	switch {
-	case p.inner == nil:
+	case p.inner == nil && p.listed && p.raw.Len() > 0:
+		p.text(p.raw.String() + p.buf) // a list without a call
+	case p.inner == nil && !p.listed:
 		p.text(p.buf)
+	case p.inner == nil:
 	case p.inner.started():
 		p.event(Event{End: true})
 	default:
 		p.text(p.raw.String() + p.buf)
 	}
-	p.buf, p.inner = "", nil
+	p.buf, p.inner, p.listed = "", nil, false
 	return p.out
 }
 
@@ -168,20 +171,23 @@ func (p *Parser) begin(mark, rest string) {
 // between reads what stands between the calls of a list.
 func (p *Parser) between() bool {
 	s := strings.TrimLeft(p.buf, " \t\r\n[,")
-	p.raw.WriteString(p.buf[:len(p.buf)-len(s)])
+	if p.raw.Len() > 0 { // no call yet: it may turn out to be text
+		p.raw.WriteString(p.buf[:len(p.buf)-len(s)])
+	}
 	p.buf = s
 	switch {
 	case s == "":
 		return false
 	case s[0] == ']':
 		p.listed, p.buf = false, s[1:]
+		if p.raw.Len() > 0 { // an empty list
+			p.text(p.raw.String() + "]")
+		}
 	case s[0] == '{':
 		p.inner = p.f.scanner(p)
 	default: // no list
 		p.listed = false
-		if p.calls == 0 {
-			p.text(p.raw.String())
-		}
+		p.text(p.raw.String())
 	}
 	return true
 }

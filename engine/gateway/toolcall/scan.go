@@ -194,7 +194,6 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\
 // named reads name SEP {...} END.
 type named struct {
 	f    Form
-	name strings.Builder
 	told bool
 	v    values
 	open bool

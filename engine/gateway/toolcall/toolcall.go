@@ -162,15 +162,26 @@ func (t Tool) JSON() json.RawMessage {
 	return json.RawMessage(b.String())
 }
 
-// CallText is a call of an earlier turn, and AnswerText the answer of a tool,
-// for templates that know neither.
-func CallText(name string, arguments json.RawMessage) string {
-	raw, err := json.Marshal(name)
-	if err != nil || len(arguments) == 0 {
+// CallText is a call of an earlier turn in this form, for templates that do not
+// show them.
+func (f Form) CallText(name string, arguments json.RawMessage) string {
+	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	return "<tool_call>\n{\"name\": " + string(raw) + ", \"arguments\": " + string(arguments) + "}\n</tool_call>"
+	if f.sep != "" {
+		return f.open + name + f.sep + string(arguments) + f.end
+	}
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		quoted = []byte(`""`) // a string always encodes
+	}
+	object := `{"name": ` + string(quoted) + `, "` + f.args + `": ` + string(arguments) + "}"
+	if f.list {
+		object = "[" + object + "]"
+	}
+	return f.open + f.gap + object + f.gap + f.end
 }
 
-// AnswerText is what a tool answered, as a user's message.
+// AnswerText is what a tool answered, as a user's message, for templates that do
+// not know tools.
 func AnswerText(content string) string { return "<tool_response>\n" + content + "\n</tool_response>" }

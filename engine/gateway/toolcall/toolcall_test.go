@@ -82,6 +82,8 @@ func TestParse(t *testing.T) {
 		{"mistral", mistral, `[TOOL_CALLS] [{"name": "now", "arguments": {}}, {"name": "get_weather", "arguments": {"city": "x"}, "id": "abcdefghi"}]`,
 			answer{"", [][2]string{call("now", "{}"), call("get_weather", `{"city": "x"}`)}, 2}},
 		{"mistral, no list", mistral, `[TOOL_CALLS] sorry`, answer{Text: `[TOOL_CALLS] sorry`}},
+		{"mistral, nothing behind the mark", mistral, `Hm [TOOL_CALLS] [ `, answer{Text: `Hm [TOOL_CALLS] [`}},
+		{"mistral, a list that does not end", mistral, `[TOOL_CALLS][{"name": "now", "arguments": {}}, `, answer{"", [][2]string{call("now", "{}")}, 1}},
 		{"mistral with marks", mistralArgs, `Hm. [TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]{"city": "x"}[TOOL_CALLS]now[ARGS]{}`,
 			answer{"Hm.", [][2]string{call("get_weather", `{"city": "x"}`), call("now", "{}")}, 2}},
 		{"granite", granite, `<|tool_call|>[{"name": "now", "arguments": {}}]`, answer{"", [][2]string{call("now", "{}")}, 1}},

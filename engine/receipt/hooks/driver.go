@@ -5,18 +5,18 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/receipt"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/session"
 )
 
-// Tail reaches the receipts of a lease's tail; *seam.Client does.
+// Tail reaches the receipts of a lease's tail; *seamclient.Client does.
 type Tail interface {
 	Pending(ctx context.Context, l *protocol.Lease) ([][]byte, error)
 	Complete(ctx context.Context, l *protocol.Lease, full [][]byte) error
 	CloseTail(ctx context.Context, l *protocol.Lease, m protocol.ReceiptMark) error
 }
 
-var _ Tail = (*seam.Client)(nil)
+var _ Tail = (*seamclient.Client)(nil)
 
 // Driver keeps the driver's side of receipts in a node's book.
 type Driver struct {

@@ -20,6 +20,7 @@ import (
 	"neuron/engine/receipt"
 	"neuron/engine/receipt/hooks"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
 	"neuron/engine/session"
 	"neuron/engine/session/sessiontest"
@@ -42,10 +43,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // party is a node or a gateway with its book, over a real control channel.
 type party struct {
 	id     *identity.Identity
-	client *seam.Client
+	client *seamclient.Client
 	ctl    *control.Client
 	book   *receipt.Book
 	server *seam.Server // of a node
+	stage  *seamtest.Stage
 	addr   string
 
 	closers []func()
@@ -58,7 +60,7 @@ func newParty(dir, tracker string, key ed25519.PublicKey, role protocol.Role) (p
 	if p.id, err = identity.LoadOrCreate(dir); err != nil {
 		return nil, err
 	}
-	p.client = seam.NewClient(p.id)
+	p.client = seamclient.New(p.id)
 	p.closers = append(p.closers, p.client.Close)
 	p.ctl, err = control.New(control.Options{
 		URL: tracker, Identity: p.id, Role: role, PinnedTracker: key,
@@ -97,6 +99,7 @@ func newParty(dir, tracker string, key ed25519.PublicKey, role protocol.Role) (p
 // serve makes p a node that runs layers use.
 func (p *party) serve(use protocol.Range, key ed25519.PublicKey) error {
 	st := seamtest.NewStage(use, 1<<16)
+	p.stage = st
 	p.server = seam.NewServer(seam.ServerOptions{
 		Identity: p.id, Stage: func() seam.Stage { return st }, TrackerKey: func() ed25519.PublicKey { return key },
 		Logger: slog.New(slog.DiscardHandler), Receipts: hooks.Hops{Book: p.book, Engine: "9.9-test"},

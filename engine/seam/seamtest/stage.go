@@ -42,6 +42,7 @@ type Stage struct {
 	hold     chan struct{} // closed: stages run; open: they wait
 	poison   bool
 	opened   int
+	period   uint32 // of what the tail says; 0: none
 }
 
 // NewStage returns a stage that has loaded use of a model of Layers layers,
@@ -52,7 +53,7 @@ func NewStage(use protocol.Range, cells int) *Stage {
 		Head: use.First == 0, Tail: use.Last == Layers, Width: Width, DTypes: []string{"f32"},
 		KVBytesPerCell: 16, MaxContext: MaxContext, ChunkRows: ChunkRows,
 		InFlightBytes: 3 * ChunkRows * Width * 4, Threads: 1,
-		Build: protocol.Build{Protocol: protocol.Version, Llama: LlamaVersion},
+		Build: protocol.Build{Protocol: protocol.Version, Llama: LlamaVersion}, Rewinds: true,
 	}
 	for e := use.First + 1; e <= use.Last; e++ {
 		c.Exits = append(c.Exits, e)
@@ -94,6 +95,25 @@ func (s *Stage) Hold() (release func()) {
 	s.hold = c
 	s.mu.Unlock()
 	return sync.OnceFunc(func() { close(c) })
+}
+
+// Repeat makes the tail say the same again and again: its token at a position is
+// TokenAt of the position modulo period. At multiples of 31 it is TokenAt of the
+// position, which nobody can guess.
+func (s *Stage) Repeat(period uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.period = period
+}
+
+// tokenAt is the tail's token for pos.
+func (s *Stage) tokenAt(pos uint32) int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.period > 0 && pos%31 != 0 {
+		pos %= s.period
+	}
+	return TokenAt(pos)
 }
 
 // Poison makes the stage produce NaN from now on.
@@ -303,19 +323,42 @@ func (s *session) compute(f *protocol.Frame, poison bool) *protocol.Error {
 	if !s.tail {
 		out := &protocol.Frame{Header: f.Header, Payload: protocol.F32Bytes(rows)}
 		out.Parts, out.DType, out.Width, out.Sideband = protocol.PartHidden, protocol.DTypeF32, Width, 0
+		if f.Kind == protocol.KindVerify {
+			out.Parts |= protocol.PartIDs
+			out.Payload = append(f.Payload[:4*f.Rows:4*f.Rows], out.Payload...)
+		}
 		out.Length = uint32(len(out.Payload))
 		s.put(out)
 		return nil
 	}
 	if f.Flags&protocol.FlagSample != 0 {
-		last := rows[len(rows)-Width]
-		t, err := protocol.TokenFrame(f.Slot, f.Epoch, s.next, protocol.Token{
-			ID: TokenAt(s.next), Piece: fmt.Append(nil, last), Logprob: float32(math.NaN()),
+		return s.sample(f, rows)
+	}
+	return nil
+}
+
+// sample says the token behind f's last row, or those of a verify frame.
+func (s *session) sample(f *protocol.Frame, rows []float32) *protocol.Error {
+	first, ids := f.Rows-1, []int32(nil)
+	if f.Kind == protocol.KindVerify {
+		first, ids = 0, f.IDs()
+	}
+	for i := first; i < f.Rows; i++ {
+		pos := f.Pos + i + 1
+		id := s.stage.tokenAt(pos)
+		t, err := protocol.TokenFrame(f.Slot, f.Epoch, pos, protocol.Token{
+			ID: id, Piece: fmt.Append(nil, rows[i*Width]), Logprob: float32(math.NaN()),
 		})
 		if err != nil {
 			return protocol.AsError(err)
 		}
-		s.put(t)
+		more := i+1 < f.Rows && ids[i+1] == id
+		if more {
+			t.Flags |= protocol.FlagMore
+		}
+		if s.put(t); !more {
+			return nil
+		}
 	}
 	return nil
 }

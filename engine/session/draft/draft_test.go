@@ -137,6 +137,8 @@ func TestPays(t *testing.T) {
 				{"novel", random(600, 30_000), 0.97},
 				{"many chance matches", random(600, 12), 0.97},
 				{"matches that mislead", mislead(r, 600), 0.97},
+				{"a short answer that misleads", mislead(r, 140), 0.97},
+				{"a short answer with chance matches", random(140, 12), 0.97},
 			} {
 				speed, passes := answer(c.text, 40, threads, rtt)
 				t.Log(fmt.Sprintf("%d threads, %s: %s: %.2f times as fast, %d passes for %d tokens", threads, rtt, c.name, speed, passes, len(c.text)-40))

@@ -1,6 +1,9 @@
 package draft
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Sizes are the numbers of tokens that a pass may check beside its own row:
 // llama.cpp's kernels work on groups of four rows, so three cost hardly more
@@ -13,8 +16,8 @@ const Most = 7
 // Loss bounds what guessing may cost where it does not pay: this share of the
 // steps of an answer, and a start.
 const (
-	Loss  = 0.02
-	start = 4.0 // steps
+	Loss  = 0.015
+	start = 1.0 // steps
 )
 
 // fade is the weight of the newest measurement in a running mean.
@@ -40,11 +43,16 @@ type average struct {
 
 // believed is what is assumed of a guess's next token before anything is known,
 // per strength.
-var believed = [Classes]float64{0.3, 0.6, 0.8}
+var believed = [Classes]float64{0.3, 0.6, 0.85}
 
-// unmeasured is what a pass with a guess is thought to cost, in steps, before
-// one was measured: a first guess is cheap enough to try, and tells.
-var unmeasured = [len(Sizes)]float64{1.5, 2}
+// unmeasured is what a pass with the smallest guess is thought to cost, in
+// steps, before one was measured: a first guess is cheap enough to try, and
+// tells. Of a longer one it is assumed that it costs longer times the one below,
+// and the one below goes first.
+const (
+	unmeasured = 1.5
+	longer     = 1.7
+)
 
 func (a *average) of(belief float64) float64 {
 	if !a.seen {
@@ -85,10 +93,15 @@ func (w *Window) Next(class, available int) int {
 
 // costOf is what a pass with a guess of Sizes[i] takes, in steps.
 func (w *Window) costOf(i int) float64 {
-	if w.cost[i] == 0 {
-		return unmeasured[i]
+	switch {
+	case w.cost[i] > 0:
+		return w.cost[i] / w.step
+	case i == 0:
+		return unmeasured
+	case w.cost[i-1] == 0:
+		return math.Inf(1)
 	}
-	return w.cost[i] / w.step
+	return w.costOf(i-1) * longer
 }
 
 // expect is how many of n guessed tokens will be right.

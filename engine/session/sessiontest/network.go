@@ -35,6 +35,8 @@ type Script struct {
 	// StepTime is one decode step of a hop, RowTime one prefill row.
 	StepTime, RowTime time.Duration
 	ChunkRows         int // 512 if 0
+	// Rewinds: the hops take guesses.
+	Rewinds bool
 	// Answer are the tokens; after them comes an EOG token.
 	Answer []int32
 	// RouteDelay and OpenDelay (per hop) hold the calls up.
@@ -48,7 +50,9 @@ type Script struct {
 	EditLease func(*protocol.Lease)
 	EditReply func(hop int, r *protocol.OpenReply)
 	EditToken func(n int, f *protocol.Frame)
-	EditAck   func(hop int, f *protocol.Frame)
+	// EditTokens changes the tokens of one row frame; nil drops them.
+	EditTokens func(rows *protocol.Frame, f []*protocol.Frame) []*protocol.Frame
+	EditAck    func(hop int, f *protocol.Frame)
 	// OnFrame decides about a row frame before hop executes it.
 	OnFrame func(hop int, f *protocol.Frame) Fault
 	// ReleaseDelay holds releases up.
@@ -74,7 +78,8 @@ type Network struct {
 	Released  map[int]int            // releases per hop
 	Frames    []protocol.Header      // row and control frames that hop 0 got
 	Prompt    []int32                // ids of the prefill frames, in order
-	Fed       []int32                // ids of the decode frames
+	Fed       []int32                // ids of the decode frames, first ids of the verify frames
+	Guessed   [][]int32              // the other ids of the verify frames
 	live      map[protocol.SessionID]*route
 	dead      map[int]bool
 	open      map[int]int // sessions open per hop

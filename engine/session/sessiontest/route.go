@@ -26,6 +26,8 @@ type route struct {
 	// Protected by mu.
 	counters []protocol.Counters
 	asked    int // tokens sampled
+	epoch    uint32
+	next     uint32 // position of the next row
 }
 
 // end is one of the driver's streams.
@@ -104,7 +106,7 @@ func (n *Network) Open(ctx context.Context, h protocol.Hop, r *protocol.OpenRequ
 	}
 	reply := &protocol.OpenReply{Session: l.Session, Hop: i, Cells: l.Context, Report: protocol.Capability{
 		Model: n.Model, Name: ModelName, Layers: s.Layers, Loaded: n.use(i), Head: i == 0, Tail: i == s.Hops-1,
-		Width: 8, DTypes: []string{"f32"}, ChunkRows: s.ChunkRows, Build: build(),
+		Width: 8, DTypes: []string{"f32"}, ChunkRows: s.ChunkRows, Build: build(), Rewinds: s.Rewinds,
 	}}
 	if s.EditReply != nil {
 		s.EditReply(i, reply)
@@ -194,8 +196,14 @@ func (s stream) Send(ctx context.Context, f *protocol.Frame) error {
 			s.n.Prompt = append(s.n.Prompt, f.IDs()...)
 		case protocol.KindDecode:
 			s.n.Fed = append(s.n.Fed, f.IDs()...)
+		case protocol.KindVerify:
+			s.n.Fed = append(s.n.Fed, f.IDs()[0])
+			s.n.Guessed = append(s.n.Guessed, f.IDs()[1:])
 		}
 	})
+	if err := s.order(f); err != nil {
+		return err
+	}
 	if !f.Kind.Rows() {
 		if f.Kind == protocol.KindCancel {
 			s.stop()
@@ -208,6 +216,25 @@ func (s stream) Send(ctx context.Context, f *protocol.Frame) error {
 	case <-s.ctx.Done():
 		return errors.New("stream closed")
 	}
+}
+
+// order refuses frames that do not continue the session.
+func (r *route) order(f *protocol.Frame) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case f.Kind == protocol.KindTruncate:
+		if f.Epoch != r.epoch+1 || f.Pos >= r.next {
+			return protocol.Errorf(protocol.CodeFrameOrder, "truncate to %d with epoch %d, rows end at %d in %d", f.Pos, f.Epoch, r.next, r.epoch)
+		}
+		r.epoch, r.next = f.Epoch, f.Pos
+	case f.Kind.Rows():
+		if f.Epoch != r.epoch || f.Pos != r.next {
+			return protocol.Errorf(protocol.CodeFrameOrder, "rows at %d of epoch %d, expected %d of %d", f.Pos, f.Epoch, r.next, r.epoch)
+		}
+		r.next += f.Rows
+	}
+	return nil
 }
 
 type tokens struct{ *route }
@@ -282,7 +309,9 @@ func (r *route) hop(i int) {
 		}
 		r.tail.put(ack)
 		if f.Flags&protocol.FlagSample != 0 {
-			r.tail.put(r.sample(f))
+			for _, t := range r.sample(f) {
+				r.tail.put(t)
+			}
 		}
 	}
 }
@@ -298,24 +327,41 @@ func (r *route) count(i int, f *protocol.Frame, cost time.Duration) {
 		c.PrefillMicros += cost.Microseconds()
 		return
 	}
-	c.DecodeRows++
+	c.DecodeRows += int64(f.Rows)
 	c.DecodeSteps++
 	c.DecodeMicros += cost.Microseconds()
 }
 
-func (r *route) sample(f *protocol.Frame) *protocol.Frame {
+// sample makes the token frames that answer f: for a verify frame one more than
+// guesses were right.
+func (r *route) sample(f *protocol.Frame) (out []*protocol.Frame) {
 	r.mu.Lock()
-	k := r.asked
-	r.asked++
-	r.mu.Unlock()
-	t := protocol.Token{ID: 2, EOG: true}
-	if k < len(r.n.Script.Answer) {
-		id := r.n.Script.Answer[k]
-		t = protocol.Token{ID: id, Piece: []byte{byte(id)}}
+	defer r.mu.Unlock()
+	s := &r.n.Script
+	var guess []int32
+	if f.Kind == protocol.KindVerify {
+		guess = f.IDs()[1:]
 	}
-	out, _ := protocol.TokenFrame(0, 0, f.Pos+f.Rows, t) // one byte always fits
-	if r.n.Script.EditToken != nil {
-		r.n.Script.EditToken(k, out)
+	for pos, more := f.Pos+f.Rows-uint32(len(guess)), true; more; pos++ {
+		k := r.asked
+		r.asked++
+		t := protocol.Token{ID: 2, EOG: true}
+		if k < len(s.Answer) {
+			id := s.Answer[k]
+			t = protocol.Token{ID: id, Piece: []byte{byte(id)}}
+		}
+		tf, _ := protocol.TokenFrame(0, f.Epoch, pos, t) // one byte always fits
+		if more = !t.EOG && len(guess) > 0 && guess[0] == t.ID; more {
+			guess = guess[1:]
+			tf.Flags |= protocol.FlagMore
+		}
+		if s.EditToken != nil {
+			s.EditToken(k, tf)
+		}
+		out = append(out, tf)
+	}
+	if s.EditTokens != nil {
+		out = s.EditTokens(f, out)
 	}
 	return out
 }

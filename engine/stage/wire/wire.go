@@ -61,6 +61,8 @@ type Loaded struct {
 	KVBytesPerCell      int64 `json:"kv_bytes_per_cell"`
 	ComputeBytes        int64 `json:"compute_bytes"`
 	ComputeBytesPerCell int64 `json:"compute_bytes_per_cell"`
+	// Rewinds as in protocol.Capability; tried after loading.
+	Rewinds bool `json:"rewinds,omitempty"`
 
 	Text Text `json:"text"`
 	// Stats are the first statistics; pings carry the later ones.

@@ -72,7 +72,7 @@ func (st *state) gather(s *session, now time.Time) time.Time {
 		return o.exit == s.exit && len(o.queue) == 0 && !o.habit.answered.IsZero() && o.habit.rows == s.queue[0].f.Rows &&
 			o.habit.reply > 0 && o.habit.reply <= patience && now.Before(o.habit.due())
 	}
-	for _, o := range together(s, st.cfg.ChunkRows, func(o *session) bool { return joins(o, s) || expected(o) }) {
+	for _, o := range together(s, st.callRows(s), func(o *session) bool { return joins(o, s) || expected(o) }) {
 		if len(o.queue) == 0 && o.habit.due().After(until) {
 			until = o.habit.due()
 		}

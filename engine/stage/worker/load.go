@@ -40,6 +40,7 @@ type state struct {
 	idle                    time.Time     // when the last call had ended
 	// Compute memory of a pool: fixed, and per cell of one session.
 	computeBytes, computePerCell int64
+	rewinds                      bool // as in protocol.Capability
 }
 
 // load handles the first message.
@@ -113,6 +114,7 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Width: s.Width(), WeightBytes: int64(m.Size()),
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros, ChunkRows: c.ChunkRows,
 		KVBudget: st.cfg.KVBudget, KVBytesPerCell: st.cfg.KVBytesPerCell, ComputeBytes: st.computeBytes, ComputeBytesPerCell: st.computePerCell,
+		Rewinds: st.rewinds,
 	}
 	reply.Devices = devices()
 	if s.Tail() {
@@ -235,6 +237,9 @@ func (st *state) measure() error {
 			st.stepMicros = us
 		}
 	}
+	// A window may have let go of what the position before needs, without a
+	// word; see exec.Pool.Truncate.
+	st.rewinds = st.stage.Model().NSWA() == 0 && p.Truncate(0, int32(rows+1)) == nil
 	return nil
 }
 

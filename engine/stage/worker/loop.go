@@ -231,11 +231,17 @@ func (st *state) finish(s *session, last int, rows []float32) {
 	s.habit.answer(time.Now(), q.f.Rows)
 	switch {
 	case q.hidden != nil:
-		st.w.send(ack, hiddenFrame(q.f.Header, st.stage.Width(), q.hidden))
+		st.w.send(ack, hiddenFrame(q.f, st.stage.Width(), q.hidden))
 	case rows != nil:
-		st.w.send(ack, hiddenFrame(q.f.Header, st.stage.Width(), rows))
+		st.w.send(ack, hiddenFrame(q.f, st.stage.Width(), rows))
+	case q.f.Flags&protocol.FlagSample != 0 && q.f.Kind == protocol.KindVerify:
+		toks, err := st.verify(s, q.f, last-int(q.f.Rows)+1)
+		st.w.send(append([]*protocol.Frame{ack}, toks...)...)
+		if err != nil {
+			st.fail(s, err)
+		}
 	case q.f.Flags&protocol.FlagSample != 0:
-		tok, err := st.sample(s, q.f, s.pool.run, last)
+		tok, err := st.sample(s, q.f, s.nextPos, last)
 		if err != nil {
 			st.w.send(ack)
 			st.fail(s, err)
@@ -258,24 +264,30 @@ func (st *state) undo(s *session) {
 	}
 }
 
-// hiddenFrame is the row frame for the next hop.
-func hiddenFrame(h protocol.Header, width int, rows []float32) *protocol.Frame {
+// hiddenFrame is the row frame for the next hop, made of the rows that in gave;
+// the ids of a verify frame go with them, for the tail.
+func hiddenFrame(in *protocol.Frame, width int, rows []float32) *protocol.Frame {
+	h := in.Header
 	h.Parts, h.DType, h.Width, h.Sideband = protocol.PartHidden, protocol.DTypeF32, uint32(width), 0
 	f := &protocol.Frame{Header: h, Payload: rawBytes(rows)}
+	if in.Kind == protocol.KindVerify {
+		f.Parts |= protocol.PartIDs
+		f.Payload = append(in.Payload[:4*in.Rows:4*in.Rows], f.Payload...)
+	}
 	f.Length = uint32(len(f.Payload))
 	return f
 }
 
-// sample draws the session's next token.
-func (st *state) sample(s *session, f *protocol.Frame, p *exec.Pool, row int) (*protocol.Frame, error) {
-	tok, err := s.sampler.next(p, row)
+// sample draws the session's token for pos from the logits of a batch row.
+func (st *state) sample(s *session, f *protocol.Frame, pos uint32, row int) (*protocol.Frame, error) {
+	tok, err := s.sampler.next(s.pool.run, row)
 	if err != nil {
 		return nil, err
 	}
 	if s.habit.answer(time.Now(), f.Rows); tok.EOG {
 		s.habit.rest()
 	}
-	return protocol.TokenFrame(s.slot, f.Epoch, s.nextPos, tok)
+	return protocol.TokenFrame(s.slot, f.Epoch, pos, tok)
 }
 
 // count notes what a call took for what is planned by it: the running averages
@@ -286,7 +298,9 @@ func (st *state) count(s *session, prefill bool, took time.Duration, rows int) {
 	us := took.Microseconds()
 	if !prefill {
 		st.sinceSlice += took
-		st.stepMicros += (us - st.stepMicros) / 8
+		if rows == 1 { // what a step takes, not a pass that checks guesses
+			st.stepMicros += (us - st.stepMicros) / 8
+		}
 		return
 	}
 	st.sinceSlice = 0

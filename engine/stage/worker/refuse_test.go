@@ -10,7 +10,7 @@ import (
 
 // hiddenOf is a row frame of hidden states.
 func hiddenOf(k protocol.Kind, pos uint32, rows, width int) *protocol.Frame {
-	return hiddenFrame(protocol.Header{Kind: k, Pos: pos, Rows: uint32(rows)}, width, make([]float32, rows*width))
+	return hiddenFrame(&protocol.Frame{Header: protocol.Header{Kind: k, Pos: pos, Rows: uint32(rows)}, Payload: make([]byte, 4*rows)}, width, make([]float32, rows*width))
 }
 
 // lastError is the code that the owner answered slot with, "" for none.

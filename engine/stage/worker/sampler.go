@@ -10,14 +10,19 @@ import (
 	"neuron/llama/exec"
 )
 
-// maxDraw is how long a grammar may take over one token.
-const maxDraw = 2 * time.Second
+// A grammar that takes maxDraw or longer over each of maxSlow tokens in a row
+// ends its session.
+const (
+	maxDraw = 2 * time.Second
+	maxSlow = 3
+)
 
 // sampler is a session's chain on the tail.
 type sampler struct {
 	vocab llama.Vocab
 	chain llama.Sampler
 	set   protocol.Sampler
+	slow  int // tokens in a row over which the grammar took too long
 }
 
 // newSampler builds the chain in llama.cpp's default order: bias and grammar,
@@ -196,8 +201,11 @@ func (s *sampler) next(p *exec.Pool, row int) (protocol.Token, error) {
 	if err != nil {
 		return t, err
 	}
-	if s.set.Grammar != "" && time.Since(start) > maxDraw {
-		// All sessions of the stage wait meanwhile, and it only gets worse.
+	if s.set.Grammar == "" || time.Since(start) < maxDraw {
+		s.slow = 0
+	} else if s.slow++; s.slow == maxSlow {
+		// All sessions of the stage wait meanwhile, and it only gets worse. A
+		// single one may be the host's fault.
 		return t, protocol.Errorf(protocol.CodeGrammarInvalid, "the grammar is too ambiguous: a token took longer than %s", maxDraw)
 	}
 	t.ID = id

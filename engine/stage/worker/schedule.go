@@ -31,7 +31,7 @@ func (st *state) next(now time.Time) (group []*session, until time.Time) {
 			return nil, until
 		}
 	}
-	return together(oldest, st.cfg.ChunkRows, func(o *session) bool { return joins(o, oldest) }), time.Time{}
+	return together(oldest, st.callRows(oldest), func(o *session) bool { return joins(o, oldest) }), time.Time{}
 }
 
 // oldestRows is the session whose decode or verify rows wait longest.

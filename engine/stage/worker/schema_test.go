@@ -2,16 +2,19 @@ package worker
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"neuron/engine/gateway/schema"
+	"neuron/engine/gateway/toolcall"
 	"neuron/llama"
 )
 
@@ -240,5 +243,118 @@ func TestSchemas(t *testing.T) {
 				t.Error("no text came to an end")
 			}
 		})
+	}
+}
+
+// TestToolGrammars: forced calls, and free text in which each opening mark has
+// to be followed by a call.
+func TestToolGrammars(t *testing.T) {
+	v := guideVocab(t)
+	tools := []toolcall.Tool{{Name: "one", Strict: true, Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`)}, {Name: "two"}}
+	for _, tc := range []struct {
+		template, one, two, bad string
+		inText                  bool // calls may stand in text
+	}{
+		{"tools <tool_call>", "<tool_call>\n{\"name\": \"one\", \"arguments\": {\"a\": 1}}\n</tool_call>", "<tool_call>\n{\"name\": \"two\", \"arguments\": {}}\n</tool_call>", "<tool_call>\n{\"name\": \"one\", \"arguments\": {}}\n</tool_call>", true},
+		{"tools ipython", `{"name": "one", "parameters": {"a": 1}}`, `{"name": "two", "parameters": {"x": []}}`, `{"name": "three", "parameters": {}}`, false},
+		{"tools [TOOL_CALLS]", `[TOOL_CALLS][{"name": "one", "arguments": {"a": 1}}]`, `[TOOL_CALLS][{"name": "two", "arguments": {}},{"name": "one", "arguments": {"a": 2}}]`, `[TOOL_CALLS][{"name": "one"}]`, true},
+		{"tools [TOOL_CALLS] [ARGS]", `[TOOL_CALLS]one[ARGS]{"a": 1}`, `[TOOL_CALLS]two[ARGS]{}`, `[TOOL_CALLS]one[ARGS]{"b": 1}`, true},
+		{"tools <|tool_call|>", `<|tool_call|>[{"name": "one", "arguments": {"a": 1}}]`, `<|tool_call|>[{"name": "two", "arguments": {}}]`, `<|tool_call|>{`, true},
+		{"tools <function=", `<function=one>{"a": 1}</function>`, `<function=two>{}</function>`, `<function=one>{"a": "x"}</function>`, true},
+		{"tools <｜tool▁sep｜>", `<｜tool▁call▁begin｜>one<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>`, `<｜tool▁call▁begin｜>two<｜tool▁sep｜>{}<｜tool▁call▁end｜>`, `<｜tool▁call▁begin｜>three<｜tool▁sep｜>{}<｜tool▁call▁end｜>`, true},
+	} {
+		form, why, ok := toolcall.Detect(tc.template)
+		if !ok {
+			t.Errorf("%s: %s", tc.template, why)
+			continue
+		}
+		grammar := func(d toolcall.Demand) string {
+			g, err := form.Grammar(schema.NewBuilder(), tools, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		check := func(what, g, text string, want bool) {
+			t.Helper()
+			if got := admits(t, v, g, text); got != want {
+				t.Errorf("%s, %s: %q passes %v\n%s", form.Name, what, text, got, g)
+			}
+		}
+		forced := grammar(toolcall.Demand{Parallel: true})
+		check("forced", forced, tc.one, true)
+		check("forced", forced, tc.two, true)
+		check("forced", forced, tc.bad, false)
+		check("forced", forced, "Hello", false)
+		check("forced", forced, "", false)
+		free := grammar(toolcall.Demand{Text: true, Parallel: true})
+		check("free", free, "Hello <there>, [x] <tool, [TOOL_ and <｜tool and <|tool_cal.", true)
+		check("free", free, "", true)
+		check("free", free, tc.one, true)
+		check("free", free, tc.bad, false)
+		if tc.inText {
+			check("free", free, "Look: <<"+tc.one+" and [["+tc.two+" done", true)
+			check("free", free, "Look: <<"+tc.bad, false)
+		}
+		value := grammar(toolcall.Demand{Text: true, Value: `"yes"`})
+		check("value", value, "yes", true)
+		check("value", value, tc.one, true)
+		check("value", value, "no", false)
+	}
+}
+
+// TestLargeSchemas: what a schema may be at its largest, libllama takes, and a
+// token does not take long.
+func TestLargeSchemas(t *testing.T) {
+	v := guideVocab(t)
+	var enum, optional, anyOf []string
+	for i := range schema.MaxValues {
+		enum = append(enum, fmt.Sprintf(`"value %d of many"`, i))
+	}
+	for i := range schema.MaxChoices {
+		optional = append(optional, fmt.Sprintf(`"name%d":{"type":"integer"}`, i))
+		anyOf = append(anyOf, fmt.Sprintf(`{"const":"value %d"}`, i))
+	}
+	for name, tc := range map[string]struct{ schema, yes, no string }{
+		"enum":     {`{"enum":[` + strings.Join(enum, ",") + `]}`, `"value 999 of many"`, `"value 1000 of many"`},
+		"optional": {`{"type":"object","properties":{` + strings.Join(optional, ",") + `}}`, `{"name3":1,"name99":2}`, `{"name99":1,"name3":2}`},
+		"anyOf":    {`{"anyOf":[` + strings.Join(anyOf, ",") + `]}`, `"value 99"`, `"value 100"`},
+		"length":   {fmt.Sprintf(`{"type":"string","minLength":%d,"maxLength":%d}`, schema.MaxCount, schema.MaxCount), `"` + strings.Repeat("x", schema.MaxCount) + `"`, `"x"`},
+	} {
+		gbnf, err := schema.FromSchema([]byte(tc.schema))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		start := time.Now()
+		if !admits(t, v, gbnf, tc.yes) || admits(t, v, gbnf, tc.no) {
+			t.Errorf("%s: the wrong texts pass", name)
+		}
+		g, err := llama.Grammar(v, gbnf, "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := llama.Candidates{Data: make([]llama.TokenData, v.N())}
+		ids, err := v.Tokenize(tc.yes, false, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids[:min(8, len(ids))] {
+			all.Data = all.Data[:v.N()]
+			for i := range all.Data {
+				all.Data[i] = llama.TokenData{ID: int32(i)}
+			}
+			if err := g.Apply(&all); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Accept(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.Free()
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("%s took %s", name, d)
+		}
+		t.Logf("%s: %s", name, time.Since(start))
 	}
 }

@@ -161,7 +161,7 @@ func (st *state) enqueue(s *session, a arrival) {
 	if f.Epoch < s.epoch || uint64(f.Epoch) < s.live {
 		return // from before a truncate, or cancelled
 	}
-	if err := st.checkRows(f); err != nil {
+	if err := st.checkRows(s, f); err != nil {
 		st.fail(s, err)
 		return
 	}
@@ -188,10 +188,15 @@ func (s *session) take(a arrival) {
 
 // checkRows refuses rows that this stage cannot compute. The seam has checked
 // them; a call with others would end the process, and all its sessions.
-func (st *state) checkRows(f *protocol.Frame) error {
+func (st *state) checkRows(s *session, f *protocol.Frame) error {
 	rows := int(f.Rows)
 	if rows < 1 || rows > st.cfg.ChunkRows {
 		return protocol.Errorf(protocol.CodeFrameInvalid, "a %s frame of %d rows, a call takes 1 to %d", f.Kind, f.Rows, st.cfg.ChunkRows)
+	}
+	if f.Kind == protocol.KindVerify {
+		if err := st.checkVerify(s, f); err != nil {
+			return err
+		}
 	}
 	if st.stage.Head() {
 		if f.Parts&protocol.PartIDs == 0 {
@@ -211,6 +216,7 @@ func (st *state) work(s *session, rows int) exec.Work {
 	f := q.f
 	end := q.done + rows
 	w := exec.Work{Seq: s.seq, Pos: int32(f.Pos) + int32(q.done), Logits: f.Flags&protocol.FlagSample != 0 && end == int(f.Rows)}
+	w.AllLogits = w.Logits && f.Kind == protocol.KindVerify
 	if st.stage.Head() {
 		w.IDs = f.IDs()[q.done:end]
 	} else {

@@ -2,8 +2,8 @@ package stored
 
 import (
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
-	"reflect"
 	"testing"
 	"time"
 
@@ -34,6 +34,15 @@ func session(t *testing.T) sessions.Session {
 	}
 }
 
+func text(t *testing.T, s sessions.Session) string {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 // TestRoundTrip: a session that was stored is the one that lived.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
@@ -53,8 +62,8 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s:\n%+v\n%+v", name, got, want)
+		if a, b := text(t, got), text(t, want); a != b {
+			t.Errorf("%s:\n%s\n%s", name, a, b)
 		}
 	}
 }

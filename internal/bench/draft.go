@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"neuron/engine/gateway"
+	"neuron/engine/protocol"
+	"neuron/engine/session"
+)
+
+const (
+	draftTokens = 200 // of an answer
+	draftRuns   = 5   // answers per side and kind of text
+	draftPrompt = 120
+	lineDelay   = 20 * time.Millisecond // one way, between two hops
+)
+
+// drafts compares answers with guesses and without, in turns, over two hops of
+// the bundled model: text that repeats itself and text that does not, with a
+// long line between the hops and without one. The driver is beside hop 0.
+func (r *run) drafts(ctx context.Context) error {
+	n, err := r.network(ctx)
+	if err != nil {
+		return err
+	}
+	whole, err := n.node(ctx, "draft-whole", r.o.Guide, "all", 1, chunkRows)
+	if err != nil {
+		return err
+	}
+	first, second := halves(whole.capab.Layers)
+	if err := n.forget(whole); err != nil {
+		return err
+	}
+	near, err := n.node(ctx, "draft-0", r.o.Guide, first, 1, chunkRows)
+	if err != nil {
+		return err
+	}
+	far, err := n.node(ctx, "draft-1", r.o.Guide, second, 1, chunkRows)
+	if err != nil {
+		return err
+	}
+	for _, delay := range []time.Duration{lineDelay, 0} {
+		if err := r.draftOver(ctx, n, near, far, delay); err != nil {
+			return err
+		}
+	}
+	return n.forget(near, far)
+}
+
+// draftOver measures over a line with a delay.
+func (r *run) draftOver(ctx context.Context, n *network, near, far *node, delay time.Duration) error {
+	line, err := newRelay(far.hop.Addr, delay)
+	if err != nil {
+		return err
+	}
+	defer line.close()
+	end := *far
+	end.hop.Addr = line.addr()
+	m, err := n.manager(near, &end)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	if err := retry(ctx, func() error { return short(ctx, m, near.capab) }); err != nil {
+		return err
+	}
+	for _, text := range []struct {
+		name    string
+		target  float64
+		sampler protocol.Sampler
+	}{
+		// A greedy answer of a small model goes round in circles; a hot one does
+		// not, and holds no more than chance matches.
+		{"repetitive text", 2, protocol.Sampler{IgnoreEOG: true}},
+		{"novel text", 0.97, protocol.Sampler{IgnoreEOG: true, Temperature: 1.2}},
+	} {
+		var p pairs
+		drafted, accepted, others := 0, 0, 0
+		for i := range draftRuns {
+			q := ask(near.capab, draftPrompt, draftTokens)
+			q.Prompt, q.Sampler = novelIDs(draftPrompt), text.sampler
+			q.Sampler.Seed = uint32(i)
+			var took [2]time.Duration
+			var ids [2][]int32
+			for k := range took {
+				side := (k + i) % 2 // whoever goes first has the colder machine
+				q.NoDraft = side == 0
+				var t protocol.Telemetry
+				if took[side], ids[side], t, err = answerTime(ctx, m, q); err != nil {
+					return err
+				}
+				if side == 1 {
+					drafted, accepted = drafted+t.Drafted, accepted+t.Accepted
+				}
+			}
+			p.add(took[0], took[1])
+			for k := range ids[0] {
+				if ids[0][k] != ids[1][k] {
+					others++ // a tie of two logits, see "Exactness" in the tests of the session
+					break
+				}
+			}
+		}
+		least := p.slowest()
+		note := fmt.Sprintf("%.1f tokens/s with, %.1f without; the lowest pair %.2f; %d of %d guesses right in %d tokens; %d of %d answers took another turn; load %s",
+			draftTokens/median(p.other).Seconds(), draftTokens/median(p.base).Seconds(), least, accepted, drafted, draftRuns*draftTokens, others, draftRuns, loadAverage())
+		name := fmt.Sprintf("guesses on against off, two hops %d ms apart, %s", delay.Milliseconds(), text.name)
+		if delay == 0 && text.target > 1 {
+			r.rep.add(Row{Name: name, Figure: fmt.Sprintf("%.3f", p.speed()), Note: note})
+			continue
+		}
+		r.rep.atLeast(name, p.speed(), text.target, note)
+	}
+	return nil
+}
+
+// answerTime runs one answer and says how long it took from its first token to
+// its last one.
+func answerTime(ctx context.Context, m *session.Manager, q gateway.GenerateRequest) (took time.Duration, ids []int32, t protocol.Telemetry, err error) {
+	g, err := m.Generate(ctx, q)
+	if err != nil {
+		return 0, nil, t, err
+	}
+	var first, last time.Time
+	for tok := range g.Tokens() {
+		if last = time.Now(); first.IsZero() {
+			first = last
+		}
+		ids = append(ids, tok.ID)
+	}
+	if _, e := g.Result(); e != nil {
+		return 0, nil, t, e
+	}
+	t, _ = m.Telemetry(g.Session())
+	if len(ids) != q.MaxTokens {
+		return 0, nil, t, fmt.Errorf("an answer of %d tokens, want %d", len(ids), q.MaxTokens)
+	}
+	return last.Sub(first), ids, t, nil
+}
+
+// novelIDs is a fixed text of n tokens without repetition.
+func novelIDs(n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(20 + 3*i)
+	}
+	return ids
+}
