@@ -104,10 +104,9 @@ func ownerShow() *cobra.Command {
 
 func showOwner(out io.Writer, s *localapi.OwnerState, a *accounts.Account) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	switch {
-	case s.Wanted == "" || s.Wanted == s.Own:
+	if s.Wanted == "" || s.Wanted == s.Own {
 		fmt.Fprintf(w, "owner\t%s\n", s.Own)
-	default:
+	} else {
 		fmt.Fprintf(w, "owner\t%s, whose key is on another computer\n", s.Wanted)
 		fmt.Fprintf(w, "own key\t%s, not used\n", s.Own)
 	}

@@ -3,9 +3,10 @@
 // earlier hop talks to it. Frames travel as binary HTTP/1.1 over TLS 1.3
 // between pinned node keys.
 //
-// The composition of the engine, the driver (engine/session) and their tests
-// import it. It knows stages only through the Stage interface: nothing here
-// may know libllama, processes, model files, the tracker's channel or the API.
+// The composition of the engine, tests, and the packages that implement its
+// interfaces (engine/stage, engine/audit, engine/receipt/hooks) import it. It
+// knows stages only through the Stage interface: nothing here may know libllama,
+// processes, model files, the tracker's channel or the API.
 //
 // A route session has, per hop, one POST that opens it, one long-lived
 // full-duplex stream from the previous hop (row frames down, acknowledgements

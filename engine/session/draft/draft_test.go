@@ -1,7 +1,6 @@
 package draft
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -141,7 +140,7 @@ func TestPays(t *testing.T) {
 				{"a short answer with chance matches", random(140, 12), 0.97},
 			} {
 				speed, passes := answer(c.text, 40, threads, rtt)
-				t.Log(fmt.Sprintf("%d threads, %s: %s: %.2f times as fast, %d passes for %d tokens", threads, rtt, c.name, speed, passes, len(c.text)-40))
+				t.Logf("%d threads, %s: %s: %.2f times as fast, %d passes for %d tokens", threads, rtt, c.name, speed, passes, len(c.text)-40)
 				if speed < c.least {
 					t.Errorf("%d threads, %s: %s: %.2f times as fast, want %.2f", threads, rtt, c.name, speed, c.least)
 				}

@@ -83,6 +83,9 @@ func TestWhatWouldKillTheProcessIsRefused(t *testing.T) {
 	both := []refusal{
 		{"more rows than a batch holds", func(st *state, slot uint32) { st.say(rows(st, protocol.KindPrefill, 100, chunk+1), slot) }, protocol.CodeFrameInvalid},
 		{"as many to verify", func(st *state, slot uint32) { st.say(rows(st, protocol.KindVerify, 100, chunk+1), slot) }, protocol.CodeFrameInvalid},
+		{"more to verify than a receipt covers", func(st *state, slot uint32) {
+			st.say(rows(st, protocol.KindVerify, 100, protocol.MaxSpanPositions+1), slot)
+		}, protocol.CodeFrameInvalid},
 		{"no rows", func(st *state, slot uint32) { st.say(rows(st, protocol.KindDecode, 100, 0), slot) }, protocol.CodeFrameInvalid},
 		{"a prefill without rows", func(st *state, slot uint32) { st.say(rows(st, protocol.KindPrefill, 100, 0), slot) }, protocol.CodeFrameInvalid},
 		{"a hole before the rows", func(st *state, slot uint32) { st.say(rows(st, protocol.KindDecode, 101, 1), slot) }, protocol.CodeFrameOrder},
@@ -123,6 +126,11 @@ func TestWhatWouldKillTheProcessIsRefused(t *testing.T) {
 		{"middle", middle, []refusal{
 			{"token ids to the middle", func(st *state, slot uint32) {
 				st.say(protocol.IDFrame(protocol.KindDecode, 100, []int32{1}), slot)
+			}, protocol.CodeFrameInvalid},
+			{"rows to verify without their ids", func(st *state, slot uint32) {
+				f := hiddenOf(protocol.KindDecode, 100, 4, width)
+				f.Kind = protocol.KindVerify
+				st.say(f, slot)
 			}, protocol.CodeFrameInvalid},
 			{"narrow rows", func(st *state, slot uint32) {
 				st.say(hiddenOf(protocol.KindDecode, 100, 1, width-1), slot)

@@ -14,8 +14,7 @@ import (
 )
 
 // Places is what the placement of layers knows: the map, and beside it what
-// nodes were told and have not reported yet. It has no lock:
-// its owner guards it.
+// nodes were told and have not reported yet. It has no lock: its owner guards it.
 type Places struct {
 	m      *placement.Map
 	known  map[protocol.ModelID]bool // models of the catalog
