@@ -408,10 +408,11 @@ func TestTrustOnFirstUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tr := controltest.New(t)
-	c, stop, done := start(t, control.Options{URL: tr.URL(), Trust: control.NewFileTrust(dir)})
-	if c.TrackerKey() != nil {
-		t.Error("a key before the first contact")
+	trust := control.NewFileTrust(dir)
+	if key, err := trust.Key(tr.URL()); key != nil || err != nil {
+		t.Errorf("a key before the first contact: %x, %v", key, err)
 	}
+	c, stop, done := start(t, control.Options{URL: tr.URL(), Trust: trust})
 	eventually(t, "connection", c.Connected)
 	if !tr.Public().Equal(c.TrackerKey()) {
 		t.Error("wrong key")

@@ -185,14 +185,6 @@ type result struct {
 	t      protocol.Telemetry
 }
 
-func (r *result) ids() []int32 {
-	out := make([]int32, len(r.tokens))
-	for i, t := range r.tokens {
-		out[i] = t.ID
-	}
-	return out
-}
-
 // generate runs a request to its end.
 func (w *stageWorld) generate(r gateway.GenerateRequest) (*result, error) {
 	g, err := w.m.Generate(context.Background(), r)

@@ -30,6 +30,7 @@ func StageSuite(t *testing.T, mk func() seam.Stage) {
 	t.Run("prefill in chunks and decode", func(t *testing.T) { testPrefillDecode(t, mk()) })
 	t.Run("two sessions", func(t *testing.T) { testTwoSessions(t, mk()) })
 	t.Run("truncate", func(t *testing.T) { testTruncate(t, mk()) })
+	t.Run("verify", func(t *testing.T) { testVerify(t, mk()) })
 	t.Run("cancel", func(t *testing.T) { testCancel(t, mk()) })
 	t.Run("wrong position", func(t *testing.T) { testWrongPosition(t, mk()) })
 	t.Run("send with an ended context", func(t *testing.T) { testSendContext(t, mk()) })
@@ -162,7 +163,11 @@ func (r *run) answer(h protocol.Header) {
 		if f.Kind != h.Kind || f.Pos != h.Pos || f.Epoch != h.Epoch || f.Slot != h.Slot || f.Flags != h.Flags || f.Rows != h.Rows {
 			r.t.Fatalf("got rows %+v for %+v", f.Header, h)
 		}
-		if f.Parts != protocol.PartHidden || f.DType != protocol.DTypeF32 || int(f.Width) != r.capab.Width {
+		parts := protocol.PartHidden
+		if h.Kind == protocol.KindVerify {
+			parts |= protocol.PartIDs
+		}
+		if f.Parts != parts || f.DType != protocol.DTypeF32 || int(f.Width) != r.capab.Width {
 			r.t.Fatalf("rows of parts %d, %d x %s", f.Parts, f.Width, f.DType)
 		}
 		if err := f.CheckFinite(); err != nil {
@@ -330,6 +335,55 @@ func testTruncate(t *testing.T, s seam.Stage) {
 	r.step(protocol.KindDecode, 1, to+2, 1, protocol.FlagSample)
 	r.send(protocol.ControlFrame(protocol.KindTruncate, 0, 2, 0))
 	r.step(protocol.KindPrefill, 2, 0, n, protocol.FlagSample)
+}
+
+// testVerify checks guesses, takes them back, and goes on.
+func testVerify(t *testing.T, s seam.Stage) {
+	r := openRun(t, s)
+	n := uint32(min(16, r.capab.ChunkRows))
+	r.step(protocol.KindPrefill, 0, 0, int(n), protocol.FlagSample)
+	guess := []int32{7, 11, 13, 17}
+	f := r.rows(protocol.KindVerify, 0, n, len(guess), protocol.FlagSample)
+	ids := protocol.IDFrame(protocol.KindVerify, n, guess).Payload
+	if r.capab.Head {
+		f.Payload = ids
+	} else {
+		f.Parts |= protocol.PartIDs
+		f.Payload = append(ids[:len(ids):len(ids)], f.Payload...)
+		f.Length = uint32(len(f.Payload))
+	}
+	h := f.Header
+	r.send(f)
+	if !r.tail {
+		r.answer(h)
+	} else {
+		r.verified(h, guess)
+	}
+	r.send(protocol.ControlFrame(protocol.KindTruncate, 0, 1, n+1))
+	r.step(protocol.KindDecode, 1, n+1, 1, protocol.FlagSample)
+}
+
+// verified checks the tokens of a verify frame: as far as the guesses are right,
+// and one more.
+func (r *run) verified(h protocol.Header, guess []int32) {
+	r.t.Helper()
+	if f := r.next(); f.Kind != protocol.KindAck || f.Pos != h.Pos {
+		r.t.Fatalf("got %+v, want an ack of %+v", f.Header, h)
+	}
+	for i := 1; ; i++ {
+		f := r.next()
+		tok, err := f.Token()
+		if err != nil || f.Pos != h.Pos+uint32(i) || f.Epoch != h.Epoch {
+			r.t.Fatalf("got %+v (%v), want a token for position %d", f.Header, err, h.Pos+uint32(i))
+		}
+		more := i < len(guess) && !tok.EOG && tok.ID == guess[i]
+		if (f.Flags&protocol.FlagMore != 0) != more {
+			r.t.Fatalf("token %d at %d, flags %#x", tok.ID, f.Pos, uint16(f.Flags))
+		}
+		if !more {
+			return
+		}
+	}
 }
 
 // testCancel cancels queued chunks: some of them may have run, the rest never

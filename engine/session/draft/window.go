@@ -18,6 +18,8 @@ const Most = 7
 const (
 	Loss  = 0.015
 	start = 1.0 // steps
+	// patience is after how many tokens a weak guess may lose as much as start.
+	patience = 32.0
 )
 
 // fade is the weight of the newest measurement in a running mean.
@@ -78,7 +80,7 @@ func (w *Window) Next(class, available int) int {
 		n := min(size, available)
 		cost := w.costOf(i)
 		// A wrong guess must not take more than what may be lost.
-		if w.balance-(cost-1) < -(start + Loss*w.given) {
+		if w.balance-(cost-1) < -w.allowed(class) {
 			continue
 		}
 		if g := 1 + w.expect(class, n) - cost; g > gain {
@@ -89,6 +91,17 @@ func (w *Window) Next(class, available int) int {
 		}
 	}
 	return best
+}
+
+// allowed is how many steps may be lost by a guess of the given strength. All
+// but the strongest have to wait a while for their first try: short answers end
+// before it.
+func (w *Window) allowed(class int) float64 {
+	first := start
+	if class < Classes-1 {
+		first = min(first, w.given/patience)
+	}
+	return first + Loss*w.given
 }
 
 // costOf is what a pass with a guess of Sizes[i] takes, in steps.
