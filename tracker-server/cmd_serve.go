@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -51,6 +53,10 @@ func serve(flags *flag.FlagSet) runner {
 			return err
 		}
 		o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: l}))
+		if os.Getenv("GOGC") == "" {
+			// The heap of a tracker is small beside what a busy one allocates.
+			debug.SetGCPercent(200)
+		}
 		s, err := server.New(o)
 		if err != nil {
 			return err

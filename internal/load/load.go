@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	r.line("owners", "%d nodes bound to %d owners in %s", o.Nodes, o.Owners, took.Round(time.Millisecond))
 	net, err := localnet.Start(ctx, localnet.Options{Bin: o.Bin, Data: o.Data, LogLevel: "warn", TrackerArgs: []string{
 		"--tls-cert", certFile, "--tls-key", keyFile, "--max-per-address", strconv.Itoa(o.Nodes + 1000), "--log-level", "warn",
-		"--credit", "required",
+		"--credit", "required", "--report-every", "20s",
 	}})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ var _ store.Ledger = (*Store)(nil)
 // one writer at a time over all processes.
 func (s *Store) UpdateLedger(ctx context.Context, f func(store.LedgerTx) error) error {
 	return s.inTx(ctx, "write the ledger", func(ctx context.Context, tx *sql.Tx) error {
-		t := newLedgerTx(ctx, s, tx)
+		t := newLedgerTx(ctx, s, tx, s.writing)
 		if err := f(t); err != nil {
 			return err
 		}
@@ -32,8 +32,10 @@ func (s *Store) ViewLedger(ctx context.Context, f func(store.LedgerView) error) 
 	if err != nil {
 		return s.wrap("read the ledger", err)
 	}
-	err = f(newLedgerTx(ctx, s, tx))
-	return errors.Join(s.wrap("read the ledger", err), s.wrap("read the ledger", tx.Rollback()))
+	err = f(newLedgerTx(ctx, s, tx, s.reading))
+	err = errors.Join(s.wrap("read the ledger", err), s.wrap("read the ledger", tx.Rollback()))
+	s.reading.fill(ctx)
+	return err
 }
 
 // ledgerTx is one transaction. It belongs to one goroutine.
@@ -41,6 +43,7 @@ type ledgerTx struct {
 	ctx   context.Context
 	s     *Store
 	tx    *sql.Tx
+	kept  *prepared
 	stmts map[string]*sql.Stmt
 	nums  map[store.AccountID]int64
 
@@ -60,9 +63,9 @@ type balanceKey struct {
 	book    store.Book
 }
 
-func newLedgerTx(ctx context.Context, s *Store, tx *sql.Tx) *ledgerTx {
+func newLedgerTx(ctx context.Context, s *Store, tx *sql.Tx, kept *prepared) *ledgerTx {
 	return &ledgerTx{
-		ctx: ctx, s: s, tx: tx, stmts: make(map[string]*sql.Stmt), nums: make(map[store.AccountID]int64),
+		ctx: ctx, s: s, tx: tx, kept: kept, stmts: make(map[string]*sql.Stmt), nums: make(map[store.AccountID]int64),
 		deltas: make(map[balanceKey]store.Credit),
 	}
 }
@@ -72,7 +75,7 @@ func (t *ledgerTx) stmt(query string) (*sql.Stmt, error) {
 	if st := t.stmts[query]; st != nil {
 		return st, nil
 	}
-	st, err := t.tx.PrepareContext(t.ctx, query)
+	st, err := t.kept.in(t.ctx, t.tx, query)
 	if err != nil {
 		return nil, t.s.wrap("prepare", err)
 	}

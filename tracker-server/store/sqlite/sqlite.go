@@ -31,7 +31,9 @@ import (
 type Store struct {
 	db   *sql.DB // writes
 	read *sql.DB
-	path string
+	// The statements of both.
+	writing, reading *prepared
+	path             string
 
 	pen     chan struct{} // held by who writes for a group; capacity 1
 	mu      sync.Mutex
@@ -74,11 +76,12 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
+	s.reading = newPrepared(s.read)
 	return s, nil
 }
 
 func newStore(db *sql.DB, path string) *Store {
-	return &Store{db: db, path: path, pen: make(chan struct{}, 1)}
+	return &Store{db: db, path: path, writing: newPrepared(db), pen: make(chan struct{}, 1)}
 }
 
 // dsn is the driver's name for the file at an absolute path with slashes, as a

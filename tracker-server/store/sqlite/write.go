@@ -55,7 +55,9 @@ func (s *Store) lead(ctx context.Context) {
 	if len(group) == 0 {
 		return
 	}
-	if err := s.together(ctx, group); err != nil {
+	err := s.together(ctx, group)
+	s.writing.fill(ctx)
+	if err != nil {
 		for _, w := range group {
 			if w.err == nil {
 				w.err = err
@@ -76,7 +78,7 @@ func (s *Store) together(ctx context.Context, group []*write) error {
 	}
 	wrote := false
 	for _, w := range group {
-		if w.err, err = savepoint(ctx, tx, w.f); err != nil {
+		if w.err, err = s.savepoint(ctx, tx, w.f); err != nil {
 			// A full disk, for one, ends the whole transaction.
 			return errors.Join(err, ignoreDone(tx.Rollback()))
 		}
@@ -90,17 +92,16 @@ func (s *Store) together(ctx context.Context, group []*write) error {
 
 // savepoint runs f so that its failure, the first result, leaves nothing
 // behind. The second one is that of the transaction.
-func savepoint(ctx context.Context, tx *sql.Tx, f func(ctx context.Context, tx *sql.Tx) error) (failed, err error) {
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT w"); err != nil {
+func (s *Store) savepoint(ctx context.Context, tx *sql.Tx, f func(ctx context.Context, tx *sql.Tx) error) (failed, err error) {
+	if err := s.writing.exec(ctx, tx, "SAVEPOINT w"); err != nil {
 		return nil, err
 	}
 	if failed = f(ctx, tx); failed != nil {
-		if _, err := tx.ExecContext(ctx, "ROLLBACK TO w"); err != nil {
+		if err := s.writing.exec(ctx, tx, "ROLLBACK TO w"); err != nil {
 			return failed, errors.Join(failed, err)
 		}
 	}
-	_, err = tx.ExecContext(ctx, "RELEASE w")
-	return failed, err
+	return failed, s.writing.exec(ctx, tx, "RELEASE w")
 }
 
 func ignoreDone(err error) error {
