@@ -49,7 +49,7 @@ type queue struct {
 }
 
 // maxBatch bounds the weight of a transaction: others wait for it.
-const maxBatch = 512
+const maxBatch = 256
 
 // do runs an operation in a transaction, with those of others. Once it has been
 // begun its end is awaited: the answer is known.

@@ -56,7 +56,7 @@ type Result struct {
 }
 
 // chunk is how many receipts stand in the queue as one operation.
-const chunk = 256
+const chunk = 64
 
 // Submit posts receipts: what the client reserved moves to the owners of the
 // hops and to the house, held until the session has ended well. The results

@@ -141,7 +141,7 @@ type batch struct {
 
 // maxGroup bounds the receipts of a group, unless one batch has more: nodes wait
 // for it, and so do leases, for which the same database is written.
-const maxGroup = 256
+const maxGroup = 192
 
 // Submit judges what node from has sent, stores it and pays for it. The answers
 // stand in the order of raws, see audit.Auditor.Submit for their codes. An

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"neuron/engine/protocol"
@@ -9,7 +10,6 @@ import (
 	"neuron/tracker-server/routing"
 	"neuron/tracker-server/sessions"
 	"neuron/tracker-server/sessions/stored"
-	"neuron/tracker-server/store"
 )
 
 // onRoute chooses a route, promises its KV memory, stores the lease and only
@@ -31,18 +31,16 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	if err != nil {
 		return err
 	}
-	reserved, err := c.billing.Reserve(ctx, &s, req)
-	if err == nil {
-		var rec store.Session
-		if rec, err = stored.To(s); err == nil {
-			err = c.store.AddSession(ctx, rec)
-		}
-	}
+	reserved, added, err := c.commit(ctx, &s, req)
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if reserved {
 			c.billing.Unused(req.Session)
+		}
+		if added {
+			s.Phase, s.End = protocol.PhaseFailed, &sessions.End{At: c.o.Now(), Finish: protocol.FinishError, Error: protocol.AsError(err)}
+			c.writeLocked(s)
 		}
 		c.table.Forget(req.Session)
 		delete(c.routes, req.Session)
@@ -60,6 +58,26 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	c.audits.Sample(s.Lease, s.Name)
 	p.Send(reply)
 	return nil
+}
+
+// commit sets credit aside for a session and stores it. Both go to the disk at
+// one time: each waits for what others write. It reports what was done, also
+// beside an error.
+func (c *core) commit(ctx context.Context, s *sessions.Session, req *protocol.RouteRequest) (reserved, added bool, err error) {
+	rec, err := stored.To(*s)
+	if err != nil {
+		return false, false, err
+	}
+	var wg sync.WaitGroup
+	var refused error
+	wg.Go(func() { reserved, refused = c.billing.Reserve(ctx, s, req) })
+	err = c.store.AddSession(ctx, rec)
+	wg.Wait()
+	added = err == nil
+	if refused != nil {
+		err = refused // the reason that the gateway can act on
+	}
+	return reserved, added, err
 }
 
 func checkRoute(r *protocol.RouteRequest) error {
