@@ -27,6 +27,15 @@ func countOut(c *protocol.Counters, kind protocol.Kind, n int64) {
 	}
 }
 
+// takeBackOut undoes countOut for a frame that was not sent.
+func takeBackOut(c *protocol.Counters, kind protocol.Kind, n int64) {
+	if kind == protocol.KindPrefill {
+		c.PrefillBytesOut -= n
+		return
+	}
+	c.DecodeBytesOut -= n
+}
+
 // countToken notes a token on its way to the driver. The first one belongs to
 // the prefill that it ends.
 func countToken(c *protocol.Counters, f *protocol.Frame) {

@@ -367,15 +367,19 @@ func (s *session) passOn(f *protocol.Frame) *protocol.Error {
 	kind, n := f.Kind, frameBytes(f)
 	s.tapped(f, Taps.Sent)
 	s.rec.Out(f)
+	// Before the next hop can answer: whoever has seen its answer sees this.
+	s.mu.Lock()
+	countOut(&s.counters, kind, n)
+	s.mu.Unlock()
 	ok, err := down.Pass(s.ctx, f)
 	s.release()
+	if !ok {
+		s.mu.Lock()
+		takeBackOut(&s.counters, kind, n)
+		s.mu.Unlock()
+	}
 	if err != nil {
 		return down.Failure(err)
-	}
-	if ok {
-		s.mu.Lock()
-		countOut(&s.counters, kind, n)
-		s.mu.Unlock()
 	}
 	s.sendControls()
 	return nil

@@ -202,6 +202,12 @@ func (st *state) checkRows(s *session, f *protocol.Frame) error {
 		if f.Parts&protocol.PartIDs == 0 {
 			return protocol.Errorf(protocol.CodeFrameInvalid, "rows without token ids for the head")
 		}
+		n := st.vocab.N() // asked once: it is a call into C
+		for _, id := range f.IDs() {
+			if id < 0 || int(id) >= n {
+				return protocol.Errorf(protocol.CodeInvalidRequest, "token id %d of %d", id, n)
+			}
+		}
 		return nil
 	}
 	if width := st.stage.Width(); f.Parts&protocol.PartHidden == 0 || f.DType != protocol.DTypeF32 || int(f.Width) != width {
