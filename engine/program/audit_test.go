@@ -174,6 +174,7 @@ func (n *network) audited(question string, tokens int) numeric.Record {
 	n.t.Helper()
 	r := ask(question)
 	r.MaxTokens, r.IgnoreEOS = tokens, true
+	r.NoDraft = true // the liars bend rows of hidden states alone
 	if n.model == guideF16 {
 		r.Model = guideF16Name
 	}

@@ -205,7 +205,7 @@ func (st *state) checkRows(s *session, f *protocol.Frame) error {
 		n := st.vocab.N() // asked once: it is a call into C
 		for _, id := range f.IDs() {
 			if id < 0 || int(id) >= n {
-				return protocol.Errorf(protocol.CodeInvalidRequest, "token id %d of %d", id, n)
+				return protocol.Errorf(protocol.CodeFrameInvalid, "token id %d of %d", id, n)
 			}
 		}
 		return nil
