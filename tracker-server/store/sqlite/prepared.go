@@ -58,7 +58,7 @@ func (p *prepared) fill(ctx context.Context) {
 	p.wanted = nil
 	p.mu.Unlock()
 	for _, query := range wanted {
-		st, err := p.db.PrepareContext(ctx, query)
+		st, err := p.db.PrepareContext(ctx, query) //nolint:sqlclosecheck // the end of the pool closes it
 		if err != nil {
 			continue
 		}
