@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,19 @@ func (m *memory) open(context.Context) (Store, error) {
 	return m, nil
 }
 
+// written is a copy of the rows: the recorder may write on meanwhile.
+func (m *memory) written() []Row {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.rows)
+}
+
+func (m *memory) minute(at time.Time) Figures {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.minutes[at]
+}
+
 func (m *memory) counts() (rows, opened, closed int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +77,11 @@ func (m *memory) Write(_ context.Context, b *Batch) error {
 	return nil
 }
 
-func (m *memory) History(context.Context, protocol.SessionID) (*History, error) { return nil, m.err }
+func (m *memory) History(context.Context, protocol.SessionID) (*History, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return nil, m.err
+}
 
 func (m *memory) Minutes(_ context.Context, from, to time.Time) (out []Figures, err error) {
 	m.mu.Lock()
@@ -107,6 +125,12 @@ func (s *sink) Publish(t *Snapshot, _ bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, t)
+}
+
+func (s *sink) published() []*Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
 }
 
 // start runs a recorder in the test's bubble; the bubble's clock starts on a
@@ -185,8 +209,8 @@ func TestMinutes(t *testing.T) {
 		if err != nil || len(sum) != 1 || sum[0].Tokens != 19 || sum[0].Measured != 2 || sum[0].Nodes != 3 {
 			t.Errorf("an hour: %+v, %v", sum, err)
 		}
-		if st.minutes[begin] != want[0] {
-			t.Errorf("stored %+v", st.minutes)
+		if got := st.minute(begin); got != want[0] {
+			t.Errorf("stored %+v", got)
 		}
 		if tot := r.Totals(); tot.Tokens != 19 || tot.Prefill != 100 || tot.Credit != 2_000_000 || tot.Dropped != 0 {
 			t.Errorf("totals %+v", tot)
@@ -230,7 +254,7 @@ func TestNobodyWaits(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := int64(len(feed.list)); n != total {
+		if n := int64(len(feed.published())); n != total {
 			t.Errorf("%d of %d reached the subscribers while the disk hung", n, total)
 		}
 		lost := r.Totals().Dropped
@@ -239,7 +263,7 @@ func TestNobodyWaits(t *testing.T) {
 		}
 		close(st.block)
 		flush(t, r)
-		if n := int64(len(st.rows)); n+lost != total {
+		if n := int64(len(st.written())); n+lost != total {
 			t.Errorf("%d written and %d dropped of %d", n, lost, total)
 		}
 	})
@@ -268,15 +292,16 @@ func TestSamples(t *testing.T) {
 		r.Snapshot(ended(snap(1, protocol.PhaseDone, 10, 28_800), ""))
 		flush(t, r)
 		phases, first := 0, 0
-		for _, row := range st.rows {
+		rows := st.written()
+		for _, row := range rows {
 			if row.NewPhase {
 				phases++
 			}
-			if row.At.Sub(st.rows[0].At) < 30*time.Second {
+			if row.At.Sub(rows[0].At) < 30*time.Second {
 				first++
 			}
 		}
-		if n := len(st.rows); n < 300 || n > 700 || phases != 3 || first < 25 || st.rows[n-1].End == nil {
+		if n := len(rows); n < 300 || n > 700 || phases != 3 || first < 25 || rows[n-1].End == nil {
 			t.Errorf("%d rows, %d phases, %d in the first half minute", n, phases, first)
 		}
 		if r.Totals().Dropped != 0 {
@@ -303,16 +328,17 @@ func TestPrivate(t *testing.T) {
 		s.Private, s.End.Hop = true, &hop
 		r.Snapshot(s)
 		flush(t, r)
-		if len(st.rows) != 4 || len(feed.list) != 5 {
-			t.Fatalf("%d rows, %d published", len(st.rows), len(feed.list))
+		rows, told := st.written(), feed.published()
+		if len(rows) != 4 || len(told) != 5 {
+			t.Fatalf("%d rows, %d published", len(rows), len(told))
 		}
-		for _, row := range st.rows {
-			feed.list = append(feed.list, row.Snapshot)
+		for _, row := range rows {
+			told = append(told, row.Snapshot)
 			if row.Sampled {
 				t.Error("a sample of a private session")
 			}
 		}
-		for _, s := range feed.list {
+		for _, s := range told {
 			if s.Tokens != 0 || s.PrefillDone != 0 || s.PrefillTotal != 0 || s.TokensPerSecond != 0 || s.Hops != nil || s.Context != 0 || s.FirstToken != 0 || s.End != nil && s.End.Hop != nil {
 				t.Errorf("a private session tells %+v", s)
 			}
@@ -372,11 +398,12 @@ func TestPrunes(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		st.mu.Lock()
-		defer st.mu.Unlock()
-		if len(st.pruned) != 6 {
-			t.Fatalf("%d steps", len(st.pruned))
+		pruned := slices.Clone(st.pruned)
+		st.mu.Unlock()
+		if len(pruned) != 6 {
+			t.Fatalf("%d steps", len(pruned))
 		}
-		if age := time.Since(st.pruned[0]); age < 30*24*time.Hour || age > 30*24*time.Hour+time.Minute {
+		if age := time.Since(pruned[0]); age < 30*24*time.Hour || age > 30*24*time.Hour+time.Minute {
 			t.Errorf("kept for %s", age)
 		}
 	})
