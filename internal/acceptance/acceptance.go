@@ -56,18 +56,18 @@ var criteria = []criterion{
 const each = 10 * time.Minute
 
 // Run checks the criteria with the given numbers, all if there are none, and
-// writes the lines to out. It returns how many failed.
-func Run(ctx context.Context, bin string, out io.Writer, only ...int) (failed int, err error) {
+// writes the lines to out. It returns those that failed, with the reason.
+func Run(ctx context.Context, bin string, out io.Writer, only ...int) (failed []error, err error) {
 	data, err := os.MkdirTemp("", "neuron-acceptance-")
 	if err != nil {
-		return 0, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	e := &env{bin: bin, data: data}
 	defer func() {
 		if cerr := e.close(); err == nil {
 			err = cerr
 		}
-		if err == nil && failed == 0 {
+		if err == nil && len(failed) == 0 {
 			err = os.RemoveAll(data)
 			return
 		}
@@ -89,7 +89,7 @@ func Run(ctx context.Context, bin string, out io.Writer, only ...int) (failed in
 		figure, err := c.check(cctx, e)
 		cancel()
 		if err != nil {
-			failed++
+			failed = append(failed, fmt.Errorf("%s: %w", line, err))
 			fmt.Fprintf(out, "%s fail  %s  %v\n", line, c.name, err)
 			continue
 		}

@@ -94,23 +94,72 @@ func (c lossCase) check(err error) error {
 	return nil
 }
 
-// lossFigures are the worst times seen. Safe for concurrent use.
+// lossFigures are the worst times of the cases that count. Safe for concurrent
+// use.
 type lossFigures struct {
-	mu                                   sync.Mutex
-	cases, left                          int
-	killed, frozen, freed, back, stopped time.Duration
+	mu                 sync.Mutex
+	cases, left, again int
+	worst              lossTimes
 }
 
-func (f *lossFigures) worst(d *time.Duration, v time.Duration) {
+// lossTimes are what one case took.
+type lossTimes struct {
+	killed, frozen, freed, back, stopped time.Duration
+	late                                 []error // what took longer than its limit
+}
+
+// see keeps a time, and what it misses.
+func (t *lossTimes) see(d *time.Duration, took, limit time.Duration, what string) {
+	*d = max(*d, took)
+	if took > limit {
+		t.late = append(t.late, fmt.Errorf("%s: %s, not within %s", what, took.Round(time.Millisecond), limit))
+	}
+}
+
+// patience is how many times a limit is waited for, so that a case that is late
+// still ends in order.
+const patience = 4
+
+// maxAgain bounds the cases that may be run again: another program on the
+// machine can make one late, but not many.
+const maxAgain = 4
+
+// mayRepeat says whether a late case may be run again.
+func (f *lossFigures) mayRepeat() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	*d = max(*d, v)
+	if f.again == maxAgain {
+		return false
+	}
+	f.again++
+	return true
 }
 
-func (f *lossFigures) count(n *int) {
+// add counts a case.
+func (f *lossFigures) add(n *int, t *lossTimes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	*n++
+	w := &f.worst
+	w.killed, w.frozen, w.freed = max(w.killed, t.killed), max(w.frozen, t.frozen), max(w.freed, t.freed)
+	w.back, w.stopped = max(w.back, t.back), max(w.stopped, t.stopped)
+}
+
+// inTime runs a case, and once more when it was only late.
+func (l *lane) inTime(n *int, run func(*lossTimes) error) error {
+	for {
+		var t lossTimes
+		if err := run(&t); err != nil {
+			return err
+		}
+		if len(t.late) == 0 {
+			l.f.add(n, &t)
+			return nil
+		}
+		if !l.f.mayRepeat() {
+			return errors.Join(t.late...)
+		}
+	}
 }
 
 // lossOfHop is AC-04. A loss that is a freeze takes seconds of waiting, so
@@ -168,8 +217,9 @@ func lossOfHop(ctx context.Context, e *env) (string, error) {
 		return "", err
 	}
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
-	return fmt.Sprintf("cases=%d kill_seen_ms=%d freeze_seen_ms=%d kv_free_ms=%d stage_back_ms=%d clients_left=%d idle_ms=%d",
-		f.cases, ms(f.killed), ms(f.frozen), ms(f.freed), ms(f.back), f.left, ms(f.stopped)), nil
+	w := &f.worst
+	return fmt.Sprintf("cases=%d kill_seen_ms=%d freeze_seen_ms=%d kv_free_ms=%d stage_back_ms=%d clients_left=%d idle_ms=%d late_and_repeated=%d",
+		f.cases, ms(w.killed), ms(w.frozen), ms(w.freed), ms(w.back), f.left, ms(w.stopped), f.again), nil
 }
 
 // all goes through every hop and phase. Hops change fastest, so that a stage

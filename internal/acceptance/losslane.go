@@ -167,12 +167,15 @@ func request(phase protocol.Phase, stream bool) chaos.Request {
 }
 
 // lose goes through one case.
-func (l *lane) lose(ctx context.Context, c lossCase) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", c, err)
-		}
-	}()
+func (l *lane) lose(ctx context.Context, c lossCase) error {
+	err := l.inTime(&l.f.cases, func(t *lossTimes) error { return l.loseOnce(ctx, c, t) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", c, err)
+	}
+	return nil
+}
+
+func (l *lane) loseOnce(ctx context.Context, c lossCase, t *lossTimes) error {
 	if err := l.settle(ctx); err != nil {
 		return err
 	}
@@ -207,32 +210,27 @@ func (l *lane) lose(ctx context.Context, c lossCase) (err error) {
 		}
 	}
 
-	if !a.wait(2 * c.limit()) {
-		return fmt.Errorf("the client got nothing within %s", 2*c.limit())
+	if !a.wait(patience * c.limit()) {
+		return fmt.Errorf("the client got nothing within %s", patience*c.limit())
 	}
 	if err := c.check(a.err); err != nil {
 		return err
 	}
-	took := a.ended.Sub(struck)
-	if took > c.limit() {
-		return fmt.Errorf("the client got its error after %s: %w", took.Round(time.Millisecond), a.err)
-	}
+	seen := &t.killed
 	if c.how == frozen {
-		l.f.worst(&l.f.frozen, took)
-	} else {
-		l.f.worst(&l.f.killed, took)
+		seen = &t.frozen
 	}
+	t.see(seen, a.ended.Sub(struck), c.limit(), "the client's error")
 
-	if err := l.freed(ctx, c, a.ended); err != nil {
+	if err := l.freed(ctx, c, a.ended, t); err != nil {
 		return err
 	}
-	if err := l.revive(ctx, c, stage, struck, a.ended); err != nil {
+	if err := l.revive(ctx, c, stage, struck, a.ended, t); err != nil {
 		return err
 	}
 	if err := l.settle(ctx); err != nil {
 		return err
 	}
-	l.f.count(&l.f.cases)
 	if _, err := l.asker.Ask(ctx, chaos.Request{Model: lossName, IDs: promptIDs(16), MaxTokens: 3, IgnoreEOS: true}); err != nil {
 		return fmt.Errorf("the next request: %w", err)
 	}
@@ -263,36 +261,38 @@ func (l *lane) strike(c lossCase, stage int, how string) error {
 }
 
 // freed waits for the KV memory of all hops but the victim.
-func (l *lane) freed(ctx context.Context, c lossCase, from time.Time) error {
+func (l *lane) freed(ctx context.Context, c lossCase, from time.Time, t *lossTimes) error {
 	errs := make([]error, lossHops)
+	took := make([]time.Duration, lossHops)
 	var wg sync.WaitGroup
 	for i, x := range l.n.nodes {
 		if i == c.hop && c.victim != linkVictim {
 			continue
 		}
 		wg.Go(func() {
-			took, err := chaos.Until(ctx, x.Data, from, freeLimit, x.Name+" free", chaos.Look.Idle)
-			l.f.worst(&l.f.freed, took)
-			errs[i] = err
+			took[i], errs[i] = chaos.Until(ctx, x.Data, from, patience*freeLimit, x.Name+" free", chaos.Look.Idle)
 		})
 	}
 	wg.Wait()
+	for i, x := range l.n.nodes {
+		t.see(&t.freed, took[i], freeLimit, x.Name+" free")
+	}
 	return errors.Join(errs...)
 }
 
 // revive brings the victim back: a stage comes by itself, what happened to an
 // engine or a connection is undone.
-func (l *lane) revive(ctx context.Context, c lossCase, stage int, struck, seen time.Time) error {
+func (l *lane) revive(ctx context.Context, c lossCase, stage int, struck, seen time.Time, t *lossTimes) error {
 	switch {
 	case c.victim == stageVictim:
 		from := struck
 		if c.how == frozen {
 			from = seen // its engine has just found and killed it
 		}
-		took, err := chaos.Until(ctx, l.n.nodes[c.hop].Data, from, returnLimit, "another stage", func(k chaos.Look) bool {
+		took, err := chaos.Until(ctx, l.n.nodes[c.hop].Data, from, patience*returnLimit, "another stage", func(k chaos.Look) bool {
 			return k.Ready() && k.Status.StagePIDs[0] != stage
 		})
-		l.f.worst(&l.f.back, took)
+		t.see(&t.back, took, returnLimit, "another stage")
 		return err
 	case c.victim == engineVictim && c.how == frozen:
 		return l.n.nodes[c.hop].Thaw()
@@ -308,54 +308,60 @@ func (l *lane) revive(ctx context.Context, c lossCase, stage int, struck, seen t
 	return nil
 }
 
+// leaveCase is one client that loses interest.
+type leaveCase struct {
+	phase  protocol.Phase
+	stream bool
+	stop   bool // the gateway cancels, because a stop string came
+}
+
 // leave is about clients that lose interest: the work ends on every hop, also
 // in the middle of a chunk.
 func (l *lane) leave(ctx context.Context) error {
-	for _, c := range []struct {
-		phase  protocol.Phase
-		stream bool
-		stop   bool // the gateway cancels, because a stop string came
-	}{
+	for _, c := range []leaveCase{
 		{protocol.PhasePrefill, true, false},
 		{protocol.PhasePrefill, false, false},
 		{protocol.PhaseDecode, true, false},
 		{protocol.PhaseDecode, false, false},
 		{protocol.PhaseDecode, true, true},
 	} {
-		if err := l.settle(ctx); err != nil {
-			return err
-		}
-		old, err := l.newest(ctx)
-		if err != nil {
-			return err
-		}
-		r := request(c.phase, c.stream)
-		if c.stop {
-			if r.Stop, err = l.somewhere(ctx, r); err != nil {
-				return err
-			}
-			if old, err = l.newest(ctx); err != nil {
-				return err
-			}
-		}
-		a := l.ask(ctx, r)
-		if !c.stop {
-			if err := l.reach(ctx, a, old, c.phase); err != nil {
-				return err
-			}
-			a.leave()
-		}
-		<-a.done
-		if c.stop && a.err != nil {
-			return fmt.Errorf("an answer with a stop string: %w", a.err)
-		}
-		if err := l.idle(ctx, a.ended); err != nil {
+		if err := l.inTime(&l.f.left, func(t *lossTimes) error { return l.leaveOnce(ctx, c, t) }); err != nil {
 			return fmt.Errorf("a client left in %s: %w", c.phase, err)
 		}
-		a.leave()
-		l.f.count(&l.f.left)
 	}
 	return nil
+}
+
+func (l *lane) leaveOnce(ctx context.Context, c leaveCase, t *lossTimes) error {
+	if err := l.settle(ctx); err != nil {
+		return err
+	}
+	old, err := l.newest(ctx)
+	if err != nil {
+		return err
+	}
+	r := request(c.phase, c.stream)
+	if c.stop {
+		if r.Stop, err = l.somewhere(ctx, r); err != nil {
+			return err
+		}
+		if old, err = l.newest(ctx); err != nil {
+			return err
+		}
+	}
+	a := l.ask(ctx, r)
+	defer a.leave()
+	if !c.stop {
+		if err := l.reach(ctx, a, old, c.phase); err != nil {
+			return err
+		}
+		a.leave()
+	}
+	<-a.done
+	if c.stop && a.err != nil {
+		return fmt.Errorf("an answer with a stop string: %w", a.err)
+	}
+	return l.idle(ctx, a.ended, t)
 }
 
 // somewhere is a piece of the answer to r, after its first tokens.
@@ -373,7 +379,7 @@ func (l *lane) somewhere(ctx context.Context, r chaos.Request) (string, error) {
 }
 
 // idle waits until no stage holds anything and none uses the processor.
-func (l *lane) idle(ctx context.Context, from time.Time) error {
+func (l *lane) idle(ctx context.Context, from time.Time, t *lossTimes) error {
 	for _, x := range l.n.nodes {
 		k, err := chaos.At(ctx, x.Data)
 		if err != nil {
@@ -384,14 +390,14 @@ func (l *lane) idle(ctx context.Context, from time.Time) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", x.Name, err)
 		}
-		l.f.worst(&l.f.stopped, took)
+		t.see(&t.stopped, took, idleLimit, x.Name+" idle")
 	}
 	for _, x := range l.n.nodes {
-		took, err := chaos.Until(ctx, x.Data, from, freeLimit, x.Name+" free", chaos.Look.Idle)
+		took, err := chaos.Until(ctx, x.Data, from, patience*freeLimit, x.Name+" free", chaos.Look.Idle)
 		if err != nil {
 			return err
 		}
-		l.f.worst(&l.f.freed, took)
+		t.see(&t.freed, took, freeLimit, x.Name+" free")
 	}
 	return nil
 }
@@ -417,8 +423,8 @@ func quiet(ctx context.Context, pid int, from time.Time) (time.Duration, error) 
 		if b-a <= window/10 {
 			return max(0, began.Sub(from)), nil
 		}
-		if began.Sub(from) > idleLimit {
-			return 0, fmt.Errorf("its stage still works %s after the end", idleLimit)
+		if began.Sub(from) > patience*idleLimit {
+			return 0, fmt.Errorf("its stage still works %s after the end", patience*idleLimit)
 		}
 	}
 }

@@ -62,6 +62,7 @@ type frame struct {
 	Error  *protocol.Error
 	Remedy string
 	Now    time.Time
+	Body   template.HTML // the page itself, by the template of its name
 	V      any
 }
 
@@ -108,7 +109,13 @@ func (a *Area) write(w http.ResponseWriter, r *http.Request, status int, f *fram
 		f.Place = "/operator/"
 	}
 	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, "frame", f); err != nil {
+	err := pages.ExecuteTemplate(&b, f.Page, f)
+	f.Body = template.HTML(b.String()) // escaped where it was made
+	b.Reset()
+	if err == nil {
+		err = pages.ExecuteTemplate(&b, "frame", f)
+	}
+	if err != nil {
 		writeError(w, a.known(err))
 		return
 	}

@@ -82,6 +82,11 @@ func TestOperatorLooks(t *testing.T) {
 		if over > 0 {
 			t.Errorf("%s at %d: %d pixels too wide", name, width, over)
 		}
+		var headings int
+		p.Eval("[...document.querySelectorAll('main h1')].filter(h => h.innerText.trim()).length", &headings)
+		if headings != 1 {
+			t.Errorf("%s has %d headings", name, headings) // a page that the frame does not know is empty
+		}
 		if list := p.Troubles(); len(list) > 0 {
 			t.Errorf("%s: %q", name, list)
 		}

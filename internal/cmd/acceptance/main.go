@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -32,9 +33,10 @@ func mainStatus() int {
 	}
 	exe, err := os.Executable()
 	if err == nil {
-		var failed int
-		if failed, err = acceptance.Run(ctx, filepath.Dir(exe), os.Stdout, only...); err == nil && failed > 0 {
-			err = fmt.Errorf("%d criteria failed", failed)
+		var failed []error
+		if failed, err = acceptance.Run(ctx, filepath.Dir(exe), os.Stdout, only...); err == nil && len(failed) > 0 {
+			// Once more at the end: of a long log often only that is kept.
+			err = fmt.Errorf("%d criteria failed\n%w", len(failed), errors.Join(failed...))
 		}
 	}
 	if err != nil {
