@@ -17,6 +17,7 @@ SOAK ?= 5m
 TESTFLAGS ?=
 BENCHFLAGS ?=
 LOADFLAGS ?=
+CROSS ?=
 
 # Every goal but these needs the tools. The file names the Go command to use; a
 # rule below makes it, and make starts over with it.
@@ -26,11 +27,21 @@ endif
 GO ?= go
 
 # The BitTorrent library would compile SQLite's C sources, for minutes, for a
-# store that Neuron does not use.
-export GOFLAGS := -tags=nosqlite
+# store that Neuron does not use. -trimpath everywhere: programs, vetting and
+# static checks then share what was compiled.
+export GOFLAGS := -tags=nosqlite -trimpath
 
 PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance neuron-bench neuron-soak neuron-load
+# The window needs a C compiler and OpenGL's headers, which setup.sh looks for;
+# everything else works without it.
+PROGRAMS += neuron-tray $(if $(WINDOW),neuron)
 BINARIES := $(PROGRAMS:%=bin/%)
+PACKAGE_neuron := ./app
+PACKAGE_neuron-tray := ./tray
+# In a program that people get, Fyne does not check by which goroutine it is
+# called; in tests it does, and says so.
+BUILD_neuron := CGO_ENABLED=1
+FLAGS_neuron := -tags nosqlite,migrated_fynedo
 PACKAGE_neuron-engine := ./engine
 PACKAGE_neuron-tracker := ./tracker-server
 PACKAGE_neuron-localnet := ./internal/cmd/localnet
@@ -39,9 +50,12 @@ PACKAGE_neuron-soak := ./internal/cmd/soak
 PACKAGE_neuron-load := ./internal/cmd/load
 PACKAGE_neuron-bench := ./internal/cmd/bench
 
-# What a program can be made of, embedded files included.
-SOURCES = $(shell find engine tracker-server llama internal assets -type f \
-	! -name '*_test.go' ! -name '*.md' ! -path '*/testdata/*' ! -path '*/node_modules/*' 2>/dev/null)
+# What a program can be made of, embedded files included; app and tray are parts
+# of their own programs alone.
+sources = $(shell find $1 -type f ! -name '*_test.go' ! -name '*.md' ! -path '*/testdata/*' ! -path '*/node_modules/*' 2>/dev/null)
+SOURCES = $(call sources,engine tracker-server llama internal assets)
+SOURCES_neuron = $(call sources,app)
+SOURCES_neuron-tray = $(call sources,tray)
 
 .PHONY: help
 help: ## Show this list
@@ -75,17 +89,20 @@ $(BUILD)/version: force
 	@mkdir -p $(BUILD); v=$$(scripts/version.sh); \
 	[ "$$v" = "$$(cat $@ 2>/dev/null || true)" ] || printf '%s\n' "$$v" > $@
 
-$(BINARIES): bin/%: go.mod go.sum $(BUILD)/version $$(SOURCES)
+$(BINARIES): bin/%: go.mod go.sum $(BUILD)/version $$(SOURCES) $$(SOURCES_$$*)
 	@echo "build $@"
-	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
+	@$(or $(BUILD_$*),CGO_ENABLED=0) $(GO) build $(FLAGS_$*) -buildvcs=false \
 		-ldflags "-s -w -X neuron/internal/version.stamp=$$(cat $(BUILD)/version)" -o $@ $(PACKAGE_$*)
 	@touch $@
 
+# The window's main package has no tests of its own: app/e2e drives the program
+# that is built here. With the race detector it would compile OpenGL twice.
 .PHONY: test
-test: native ## Vet and test everything, with the race detector
+test: native build ## Vet and test everything, with the race detector
 	@scripts/setup.sh need gcc
-	$(GO) vet ./...
-	CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 15m $(TESTFLAGS) ./...
+	@scripts/setup.sh window || echo "SKIPPED: the window is neither vetted nor tried"
+	$(GO) vet $$($(GO) list -e ./... $(if $(WINDOW),,| grep -v '^neuron/app$$'))
+	CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 15m $(TESTFLAGS) $$($(GO) list ./... | grep -v '^neuron/app$$')
 
 .PHONY: acceptance
 acceptance: native build ## Run the acceptance criteria, one line each
@@ -102,8 +119,8 @@ load: build ## Put 5,000 nodes, route requests and receipts on a tracker (3 minu
 	@bin/neuron-load $(LOADFLAGS)
 
 .PHONY: cross
-cross: ## Build for every platform, vet for Windows and macOS
-	@GO=$(GO) scripts/cross.sh
+cross: ## Build for every platform, vet for Windows and macOS (CROSS=quick: three of them)
+	@GO=$(GO) scripts/cross.sh $(CROSS)
 
 .PHONY: wine
 wine: native build ## Try the Windows programs under Wine, where it is installed

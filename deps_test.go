@@ -25,7 +25,7 @@ var programs = []struct {
 		"fyne.io", "neuron/llama/cut", "neuron/llama/exec", "neuron/llama/synth", "github.com/ebitengine/purego", "neuron/app", "neuron/tray",
 		"neuron/engine/artifact", "neuron/engine/swarm", "neuron/engine/stage", "neuron/engine/seam", "neuron/engine/gateway", "neuron/engine/session",
 	}},
-	{"./app", false, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
+	{"./app", true, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
 	{"./tray", false, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "fyne.io/fyne", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
 }
 
@@ -102,6 +102,16 @@ var layers = []struct {
 	{"gateway stands on its own interface", func(p string) bool { return below(p, "neuron/engine/gateway") }, nil, []string{"neuron/llama", "neuron/engine/seam", "neuron/engine/stage", "neuron/engine/session"}},
 	{"seam carries frames for anyone", func(p string) bool { return below(p, "neuron/engine/seam") }, nil, []string{"neuron/llama", "neuron/engine/stage", "neuron/engine/gateway"}},
 	{"what a seam decides and agrees on is apart from its connections", func(p string) bool { return p == "neuron/engine/seam/flow" || p == "neuron/engine/seam/wire" }, []string{"neuron/engine/protocol"}, nil},
+	{"themes and components know no page and no engine", func(p string) bool { return p == "neuron/app/ui/theme" || p == "neuron/app/ui/kit" }, []string{"neuron/app/ui/theme"}, nil},
+	{"pages do not know each other", func(p string) bool {
+		return below(p, "neuron/app/ui/settings") || below(p, "neuron/app/ui/diagnostics") || below(p, "neuron/app/ui/wizard")
+	}, nil, []string{
+		"neuron/app/ui/shell", "neuron/app/ui/chat", "neuron/app/ui/share", "neuron/app/ui/models", "neuron/app/ui/network", "neuron/app/ui/earnings",
+	}},
+	{"the shell knows pages by their interface", func(p string) bool { return p == "neuron/app/ui/shell" }, []string{
+		"neuron/app/ui/kit", "neuron/app/ui/page", "neuron/app/ui/theme", "neuron/internal/desktop", "neuron/engine/localapi", "neuron/engine/protocol",
+	}, nil},
+	{"view models know no screen", func(p string) bool { return below(p, "neuron/app/viewmodel") }, nil, []string{"neuron/app/ui"}},
 	{"a seam's client knows no stage", func(p string) bool { return p == "neuron/engine/seam/seamclient" }, []string{"neuron/engine/protocol", "neuron/engine/seam/flow", "neuron/engine/seam/tlsio", "neuron/engine/seam/wire", "neuron/internal/identity"}, nil},
 }
 
@@ -138,6 +148,28 @@ func TestLayers(t *testing.T) {
 	for _, d := range imports["neuron/engine/protocol"] {
 		if first, _, _ := strings.Cut(d, "/"); strings.Contains(first, ".") {
 			t.Errorf("neuron/engine/protocol imports %s", d)
+		}
+	}
+}
+
+// Fyne's app package needs cgo and OpenGL: only the program has it, so that
+// everything else of the window is tested without. View models, the chat's store
+// and what tray and window share know no toolkit at all.
+func TestWhereFyneIs(t *testing.T) {
+	t.Parallel()
+	for _, line := range goList(t, true, "-e", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		without := below(f[0], "neuron/app/viewmodel") || below(f[0], "neuron/app/chat") || below(f[0], "neuron/internal") || below(f[0], "neuron/tray")
+		for _, d := range f[1:] {
+			if d == "fyne.io/fyne/v2/app" && f[0] != "neuron/app" {
+				t.Errorf("%s imports %s", f[0], d)
+			}
+			if without && below(d, "fyne.io/fyne") {
+				t.Errorf("%s imports %s", f[0], d)
+			}
 		}
 	}
 }

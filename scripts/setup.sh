@@ -6,6 +6,8 @@
 #   scripts/setup.sh need TOOL  fail with the install line when TOOL is missing
 #   scripts/setup.sh install TOOL...  install what is missing of tools that only
 #                               some tests use, or fail
+#   scripts/setup.sh window     say whether the window can be built, and if not
+#                               what is missing
 #
 # Debian and Ubuntu packages come by apt-get, as root or by a sudo that asks no
 # password. Elsewhere the exact line is printed and the exit status is 1.
@@ -36,6 +38,8 @@ package_of() {
     case $1 in
     go) echo golang-go ;;
     aria2c) echo aria2 ;;
+    Xvfb) echo xvfb ;;
+    dbus-daemon) echo dbus ;;
     *) echo "$1" ;;
     esac
 }
@@ -67,8 +71,46 @@ have() {
         [ "$(uname -s)" != Linux ] || [ -e /etc/ssl/certs/ca-certificates.crt ] ||
             [ -e /etc/pki/tls/certs/ca-bundle.crt ] || [ -e /etc/ssl/cert.pem ]
         ;;
+    lib*-dev) header "$(header_of "$1")" ;;
+    libgl1-mesa-dri)
+        # Software OpenGL; its place differs from one Mesa to the next.
+        compgen -G '/usr/lib/*/dri/swrast_dri.so' >/dev/null || compgen -G '/usr/lib/*/libgallium*' >/dev/null ||
+            compgen -G '/usr/lib*/dri/swrast_dri.so' >/dev/null
+        ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
+}
+
+# What compiling the window needs besides a C compiler, on Linux: the packages
+# whose headers the windowing library includes.
+window=(libgl1-mesa-dev libx11-dev libxcursor-dev libxrandr-dev libxinerama-dev libxi-dev libxxf86vm-dev)
+
+header_of() {
+    case $1 in
+    libgl1-mesa-dev) echo GL/gl.h ;;
+    libx11-dev) echo X11/Xlib.h ;;
+    libxcursor-dev) echo X11/Xcursor/Xcursor.h ;;
+    libxrandr-dev) echo X11/extensions/Xrandr.h ;;
+    libxinerama-dev) echo X11/extensions/Xinerama.h ;;
+    libxi-dev) echo X11/extensions/XInput2.h ;;
+    libxxf86vm-dev) echo X11/extensions/xf86vmode.h ;;
+    esac
+}
+
+# header says whether the compiler finds a header; other systems have the
+# windowing of their own.
+header() {
+    [ "$(uname -s)" = Linux ] || return 0
+    [ -e "/usr/include/$1" ] || compgen -G "/usr/include/*/$1" >/dev/null
+}
+
+# window_lacks prints the packages that the window's build lacks.
+window_lacks() {
+    local p
+    have gcc || echo gcc
+    for p in "${window[@]}"; do
+        have "$p" || echo "$p"
+    done
 }
 
 # at_least A B: version A (1.26) is B or newer.
@@ -163,12 +205,24 @@ if [ "${1:-}" = install ]; then
     exit 0
 fi
 
-output=${1:?usage: setup.sh OUTPUT | need TOOL | install TOOL...}
-# npm fetches the native libraries; gcc is for the race detector; strace shows
-# which files a stage opens, and Python runs the script that computes what is
-# owed (make acceptance).
+if [ "${1:-}" = window ]; then
+    mapfile -t absent < <(window_lacks)
+    [ ${#absent[@]} -eq 0 ] || {
+        say "the window needs: $(apt_line "${absent[@]}")"
+        exit 1
+    }
+    exit 0
+fi
+
+output=${1:?usage: setup.sh OUTPUT | need TOOL | install TOOL... | window}
+# npm fetches the native libraries; gcc is for the window and the race detector;
+# strace shows which files a stage opens, and Python runs the script that
+# computes what is owed (make acceptance). The window is tried on a screen and a
+# session bus of its own, with OpenGL in software.
+tools=(ca-certificates git npm gcc strace python3 "${window[@]}" Xvfb dbus-daemon libgl1-mesa-dri)
+[ "$(uname -s)" = Linux ] || tools=(ca-certificates git npm gcc python3)
 missing=()
-for tool in ca-certificates git npm gcc strace python3; do
+for tool in "${tools[@]}"; do
     have "$tool" || missing+=("$(package_of "$tool")")
 done
 # gcc without the C library's headers cannot link.
@@ -184,16 +238,16 @@ for tool in ca-certificates npm; do
     have "$tool" || fatal+=("$(package_of "$tool")")
 done
 later=()
-for tool in git gcc strace python3; do
+for tool in "${tools[@]}"; do
     have "$tool" || later+=("$(package_of "$tool")")
 done
 if [ ${#fatal[@]} -gt 0 ]; then
     say "missing, and it cannot be installed from here. Run this, then try again:"
-    say "  $(apt_line "${fatal[@]}" "${later[@]}")"
+    say "  $(apt_line "${later[@]}")"
     exit 1
 fi
 if [ ${#later[@]} -gt 0 ]; then
-    say "not needed to run Neuron, but for its tests: $(apt_line "${later[@]}")"
+    say "not needed to run Neuron, but for its window and its tests: $(apt_line "${later[@]}")"
 fi
 
 go=$(setup_go) || {
@@ -203,10 +257,13 @@ go=$(setup_go) || {
     exit 1
 }
 
+can_window=yes
+[ -z "$(window_lacks)" ] || can_window=
 mkdir -p "$(dirname "$output")"
 cat >"$output.tmp" <<MK
 # Written by scripts/setup.sh; 'make setup' makes it anew.
 GO := $go
+WINDOW := $can_window
 export GOTOOLCHAIN := local
 export PATH := $(dirname "$go"):\$(PATH)
 MK

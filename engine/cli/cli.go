@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"neuron/engine/protocol"
+	"neuron/internal/desktop/folders"
 	"neuron/internal/logging"
 	"neuron/internal/version"
 )
@@ -76,35 +75,14 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), seedCommand(), stopCommand(), gatewayCommand(), stageCommand(), swarmCommand(), statusCommand(), modelsCommand(),
-		sessionsCommand(), transfersCommand(), holdCommand(), shareCommand(), planCommand(), chatCommand(), ownerCommand(), earningsCommand(), statementCommand(), keysCommand(), pricesCommand(), inspectCommand(), manifestCommand())
+	root.AddCommand(desktopCommand(), runCommand(), seedCommand(), stopCommand(), gatewayCommand(), stageCommand(), swarmCommand(), statusCommand(), modelsCommand(),
+		sessionsCommand(), transfersCommand(), holdCommand(), shareCommand(), pauseCommand(), resumeCommand(), limitsCommand(), settingsCommand(), hardwareCommand(), networkCommand(), diagnosticsCommand(), planCommand(), chatCommand(), ownerCommand(), earningsCommand(), statementCommand(), keysCommand(), pricesCommand(), inspectCommand(), manifestCommand())
 	return root
 }
 
 // dataFlag adds --data, the folder that names an engine.
 func dataFlag(c *cobra.Command, p *string, what string) {
-	c.Flags().StringVar(p, "data", defaultData(), what)
-}
-
-// defaultData is the user's folder for Neuron on this system.
-func defaultData() string {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "neuron-data"
-	}
-	switch runtime.GOOS {
-	case "windows":
-		if d := os.Getenv("LOCALAPPDATA"); d != "" {
-			return filepath.Join(d, "Neuron")
-		}
-		return filepath.Join(home, "AppData", "Local", "Neuron")
-	case "darwin":
-		return filepath.Join(home, "Library", "Application Support", "Neuron")
-	}
-	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {
-		return filepath.Join(d, "neuron")
-	}
-	return filepath.Join(home, ".local", "share", "neuron")
+	c.Flags().StringVar(p, "data", folders.DefaultData(), what)
 }
 
 // logs are the loggers of a program run by this command line.

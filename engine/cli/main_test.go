@@ -135,15 +135,3 @@ func TestHelpAndVersion(t *testing.T) {
 		t.Errorf("status %d: %q", status, stdout)
 	}
 }
-
-func TestDefaultData(t *testing.T) {
-	t.Setenv("XDG_DATA_HOME", "/xdg")
-	t.Setenv("HOME", "/home/someone")
-	if got := defaultData(); got != "/xdg/neuron" {
-		t.Errorf("with XDG_DATA_HOME: %s", got)
-	}
-	t.Setenv("XDG_DATA_HOME", "relative")
-	if got := defaultData(); got != "/home/someone/.local/share/neuron" {
-		t.Errorf("a relative XDG_DATA_HOME is to be ignored: %s", got)
-	}
-}

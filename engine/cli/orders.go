@@ -46,31 +46,6 @@ func holdCommand() *cobra.Command {
 	return c
 }
 
-// shareCommand turns sharing on and off.
-func shareCommand() *cobra.Command {
-	var data string
-	c := &cobra.Command{
-		Use:       "share on|off",
-		Short:     "Let others use this computer, or not; running sessions go on",
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{"on", "off"},
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := localapi.Dial(data)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			if err := client.Share(c.Context(), args[0] == "on"); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "sharing is %s\n", args[0])
-			return nil
-		},
-	}
-	dataFlag(c, &data, "data folder of the engine")
-	return c
-}
-
 // planCommand says what this computer could hold.
 func planCommand() *cobra.Command {
 	return local("plan", "Say what this computer could hold of the tracker's models, and what it would cost",

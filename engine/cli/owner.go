@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,8 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"neuron/engine/accounts"
+	"neuron/engine/desktop"
 	"neuron/engine/localapi"
-	"neuron/engine/program"
+	"neuron/engine/ownership/desk"
 	"neuron/engine/protocol"
 )
 
@@ -35,14 +38,28 @@ func (f *ownerFlags) open() (o localapi.Owner, end func(), err error) {
 	if !errors.Is(err, &protocol.Error{Code: protocol.CodeUnavailable}) {
 		return nil, nil, err
 	}
-	desk, derr := program.OpenOwner(f.data, f.wallet, f.tracker)
+	there, derr := f.visit()
 	switch {
 	case errors.Is(derr, &protocol.Error{Code: protocol.CodeNotFound}):
 		return nil, nil, err // no engine, and none was ever here
 	case derr != nil:
 		return nil, nil, derr
 	}
-	return desk, desk.Close, nil
+	return there, there.Close, nil
+}
+
+// visit works with the keys of the folder itself; those of a desktop engine's node
+// lie in a folder below.
+func (f *ownerFlags) visit() (*desk.Desk, error) {
+	data, wallet := f.data, f.wallet
+	node := filepath.Join(data, desktop.NodeFolder)
+	if _, err := os.Stat(node); err == nil {
+		if wallet == "" {
+			wallet = data
+		}
+		data = node
+	}
+	return desk.Visit(data, wallet, f.tracker)
 }
 
 // with is a command's work with an owner.

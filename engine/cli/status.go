@@ -49,11 +49,18 @@ func statusCommand() *cobra.Command {
 		func(ctx context.Context, c *localapi.Client) (*localapi.Status, error) { return c.Status(ctx) },
 		func(out io.Writer, s *localapi.Status) error {
 			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			showSharing(w, s)
 			fmt.Fprintf(w, "node\t%s\n", s.Node)
-			fmt.Fprintf(w, "version\t%s (llama.cpp %s)\n", s.Version, s.Llama)
+			fmt.Fprintf(w, "version\t%s", s.Version)
+			if s.Llama != "" {
+				fmt.Fprintf(w, " (llama.cpp %s)", s.Llama)
+			}
+			fmt.Fprintln(w)
 			fmt.Fprintf(w, "up\t%s\n", time.Duration(s.UptimeSec)*time.Second)
 			fmt.Fprintf(w, "tracker\t%s %s\n", s.Tracker.URL, s.Tracker.State)
-			fmt.Fprintf(w, "seam\t%s\n", s.Seam)
+			if s.Seam != "" {
+				fmt.Fprintf(w, "seam\t%s\n", s.Seam)
+			}
 			for _, x := range s.Shards {
 				fmt.Fprintf(w, "holds\t%s layers %s: %s, %.1f MB, %d sessions, %.2f ms per token\n",
 					x.Name, x.Range, x.State, float64(x.Bytes)/1e6, x.Sessions, float64(x.StepMicros)/1e3)

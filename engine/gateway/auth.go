@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,6 +28,15 @@ func (g *Gateway) checkKey(r *http.Request) (*admit.Client, *protocol.Error) {
 
 // clientKey carries the request's *admit.Client in its context.
 type clientKey struct{}
+
+// client tells the request's client from others whose prompts it must not
+// notice; "" where there is one for all.
+func client(ctx context.Context) string {
+	if c, ok := ctx.Value(clientKey{}).(*admit.Client); ok && c != nil {
+		return c.ID()
+	}
+	return ""
+}
 
 // checkHost guards a loopback gateway against web pages: the Host must be one
 // that we go by (no DNS rebinding), and an Origin, which browsers send, must be

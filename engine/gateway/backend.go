@@ -72,6 +72,11 @@ type GenerateRequest struct {
 	// NoDraft asks for one token per pass over the route: no guesses of the
 	// next ones.
 	NoDraft bool
+	// NoPrefix neither uses nor leaves kept state of prompts. Client tells those
+	// apart who must not share it, "" where there is one only; it is kept secret
+	// from the network.
+	NoPrefix bool
+	Client   string
 }
 
 // Generation is a running session.

@@ -69,6 +69,15 @@ type usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
+
+	PromptDetails promptDetails `json:"prompt_tokens_details,omitzero"`
+}
+
+// promptDetails is OpenAI's object for the prompt's part of usage.
+type promptDetails struct {
+	// CachedTokens are prompt tokens that no hop had to compute, of the first
+	// answer to each prompt.
+	CachedTokens int `json:"cached_tokens"`
 }
 
 // exchange runs one job in the handler's goroutine.
@@ -202,7 +211,8 @@ func (x *exchange) answer(ctx context.Context, pr *promptIDs, i, k int) *protoco
 	sampler := x.job.p.sampler
 	sampler.Seed += uint32(k)
 	gen, gerr := g.o.Backend.Generate(ctx, GenerateRequest{Request: x.job.id, Model: x.job.model, Prompt: pr.ids,
-		MaxTokens: pr.maxTokens, Sampler: sampler, Policy: x.job.p.policy, NoDraft: x.job.p.noDraft})
+		MaxTokens: pr.maxTokens, Sampler: sampler, Policy: x.job.p.policy, NoDraft: x.job.p.noDraft,
+		NoPrefix: x.job.p.noPrefix, Client: client(ctx)})
 	if gerr != nil {
 		return protocol.AsError(gerr)
 	}
@@ -235,6 +245,9 @@ func (x *exchange) answer(ctx context.Context, pr *promptIDs, i, k int) *protoco
 			_ = x.last(gen, watch, "") // the request fails with err already
 		}
 		return err
+	}
+	if t, ok := g.o.Backend.Telemetry(gen.Session()); ok && k == 0 {
+		x.usage.PromptDetails.CachedTokens += t.PrefillCached
 	}
 	seen := reason
 	if seen == finishToolCalls {

@@ -33,8 +33,10 @@ type Options struct {
 	KeepAlive time.Duration
 	// MaxBody bounds a request body, in bytes; default 8 MiB.
 	MaxBody int64
-	// MaxConcurrent completion requests run at a time (default 4), MaxQueue
-	// more may wait (default 32; negative: none), the rest gets 429.
+	// MaxConcurrent completion requests run at a time (default 8), MaxQueue
+	// more may wait (default 64; negative: none), the rest gets 429. The
+	// backend should run as many sessions: requests wait here, in order and
+	// with their position, and not behind it.
 	MaxConcurrent, MaxQueue int
 	// DefaultMaxTokens bounds answers to requests without max_tokens; 0 means
 	// the rest of the context.
@@ -79,10 +81,10 @@ func New(o Options) *Gateway {
 		o.MaxBody = 8 << 20
 	}
 	if o.MaxConcurrent <= 0 {
-		o.MaxConcurrent = 4
+		o.MaxConcurrent = 8
 	}
 	if o.MaxQueue == 0 {
-		o.MaxQueue = 32
+		o.MaxQueue = 64
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -665,9 +665,14 @@ func TestWatchSession(t *testing.T) {
 		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		var tm protocol.Telemetry
-		if err = conn.ReadJSON(&tm); err != nil {
+		var raw []byte
+		if _, raw, err = conn.ReadMessage(); err != nil {
 			break
+		}
+		gatewaytest.CheckSnapshot(t, string(raw))
+		var tm protocol.Telemetry
+		if err := json.Unmarshal(raw, &tm); err != nil {
+			t.Fatal(err)
 		}
 		if last.Seq == 0 {
 			close(hold)

@@ -112,6 +112,7 @@ type params struct {
 	telemetry    bool
 	policy       string
 	noDraft      bool
+	noPrefix     bool
 }
 
 // parseParams reads the common fields; mistakes are left in f.
@@ -142,8 +143,9 @@ func parseParams(f *fields) params {
 		Telemetry bool    `json:"telemetry"`
 		Policy    *string `json:"policy"`
 		Draft     *string `json:"draft"`
+		Prefix    *string `json:"prefix"`
 	}
-	if f.decode("neuron", &ext, "an object with telemetry (true or false), policy and draft (strings)") {
+	if f.decode("neuron", &ext, "an object with telemetry (true or false), policy, draft and prefix (strings)") {
 		p.telemetry = ext.Telemetry
 		if ext.Policy != nil {
 			p.policy = *ext.Policy
@@ -151,14 +153,18 @@ func parseParams(f *fields) params {
 		if p.policy != "public" && p.policy != "private" {
 			f.fail(badParam("neuron.policy", "neuron.policy must be public or private"))
 		}
-		if ext.Draft != nil {
-			if *ext.Draft != "auto" && *ext.Draft != "off" {
-				f.fail(badParam("neuron.draft", "neuron.draft must be auto or off"))
-			}
-			p.noDraft = *ext.Draft == "off"
-		}
+		p.noDraft = f.off("neuron.draft", ext.Draft)
+		p.noPrefix = f.off("neuron.prefix", ext.Prefix)
 	}
 	return p
+}
+
+// off reads a switch that is "auto", also when it is not given, or "off".
+func (f *fields) off(name string, v *string) bool {
+	if v != nil && *v != "auto" && *v != "off" {
+		f.fail(badParam(name, "%s must be auto or off", name))
+	}
+	return v != nil && *v == "off"
 }
 
 func (f *fields) stops() []string {

@@ -3,9 +3,14 @@ package gateway_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"neuron/engine/gateway"
 	"neuron/engine/gateway/gatewaytest"
@@ -65,5 +70,78 @@ func TestTelemetryWhileRunning(t *testing.T) {
 	}
 	if m := get("/metrics"); !strings.Contains(m, `neuron_gateway_tokens_total{kind="completion"} 1`) {
 		t.Errorf("%s", m)
+	}
+}
+
+// TestDocumentedSnapshot: the tables of docs/api.md, its schema and the type
+// that is sent name the same fields.
+func TestDocumentedSnapshot(t *testing.T) {
+	t.Parallel()
+	doc, err := gatewaytest.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := gatewaytest.SnapshotSchema(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type object struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	var schema struct {
+		object
+		Defs map[string]object `json:"$defs"`
+	}
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "\n## Telemetry\n")
+	section, _, _ = strings.Cut(section, "\n```json\n")
+	_, section, _ = strings.Cut(section, "| field | meaning |")
+	snapshot, counters, found := strings.Cut(section, "| field | meaning |")
+	if !found {
+		t.Fatal("docs/api.md has no two tables of fields")
+	}
+	for _, tc := range []struct {
+		name   string
+		schema map[string]json.RawMessage
+		table  string // "": no table of its own
+		sent   any
+	}{
+		{"snapshot", schema.Properties, snapshot, protocol.Telemetry{}},
+		{"counters", schema.Defs["counters"].Properties, counters, protocol.Counters{}},
+		{"hop", schema.Defs["hop"].Properties, "", protocol.HopTelemetry{}},
+		{"error", schema.Defs["error"].Properties, "", protocol.Error{}},
+	} {
+		want := slices.Sorted(maps.Keys(tc.schema))
+		var sent []string
+		for f := range reflect.TypeOf(tc.sent).Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+				sent = append(sent, name)
+			}
+		}
+		slices.Sort(sent)
+		if d := cmp.Diff(want, sent); d != "" {
+			t.Errorf("%s: the schema and what is sent (-schema, +sent):\n%s", tc.name, d)
+		}
+		if tc.table == "" {
+			continue
+		}
+		var listed []string
+		for _, line := range strings.Split(tc.table, "\n") {
+			cells := strings.Split(line, "|")
+			if len(cells) < 3 {
+				continue
+			}
+			for i, part := range strings.Split(cells[1], "`") {
+				if i%2 == 1 {
+					listed = append(listed, part)
+				}
+			}
+		}
+		slices.Sort(listed)
+		if d := cmp.Diff(want, listed); d != "" {
+			t.Errorf("%s: the schema and the table (-schema, +table):\n%s", tc.name, d)
+		}
 	}
 }

@@ -140,6 +140,15 @@ func (l *Library) Pause(on bool) error {
 	return err
 }
 
+// SetLimits changes what the swarm may take.
+func (l *Library) SetLimits(x swarm.Limits) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.o.Limits = x
+	_, err := l.sendLocked()
+	return err
+}
+
 // Fetch has the layers of ranges (none: the metadata alone) fetched into the
 // model's folder and returns when they are there, whole pieces that matched
 // their hashes. progress gets each new state. What does not get on (no peers, a

@@ -1,7 +1,6 @@
 package localapi
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -19,8 +18,10 @@ import (
 // Client talks to the engine of one data folder. It is safe for concurrent use
 // and starts no goroutines but those of its connections.
 type Client struct {
+	dir  string // the data folder
 	addr Address
 	http *http.Client
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // noEngine is what people see when there is nothing to talk to.
@@ -50,7 +51,7 @@ func Dial(dataDir string) (*Client, error) {
 		return nil, err
 	}
 	d := net.Dialer{Timeout: 2 * time.Second}
-	c := &Client{addr: *a, http: &http.Client{
+	c := &Client{dir: dataDir, addr: *a, dial: d.DialContext, http: &http.Client{
 		// No proxy, and no redirect that could carry the token elsewhere.
 		Transport:     &http.Transport{DialContext: d.DialContext, MaxIdleConns: 2, IdleConnTimeout: 30 * time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -142,36 +143,6 @@ func (c *Client) post(ctx context.Context, path string, body any) error {
 // maxAnswer bounds an answer and one event, in bytes.
 const maxAnswer = 8 << 20
 
-// Events calls f for each state change, the present state first, until ctx
-// ends (nil), f returns an error (that error), or the engine stops
-// (unavailable). f is called by the caller's goroutine.
-func (c *Client) Events(ctx context.Context, f func(Event) error) error {
-	resp, err := c.do(ctx, http.MethodGet, pathEvents, nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	sc := bufio.NewScanner(resp.Body)
-	sc.Buffer(make([]byte, 64<<10), maxAnswer)
-	for sc.Scan() {
-		data, ok := bytes.CutPrefix(sc.Bytes(), []byte("data: "))
-		if !ok {
-			continue
-		}
-		var e Event
-		if err := json.Unmarshal(data, &e); err != nil {
-			return protocol.Errorf(protocol.CodeInvalidRequest, "the engine's event is malformed: %w", err)
-		}
-		if err := f(e); err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return noEngine(sc.Err())
-}
-
 func (c *Client) get(ctx context.Context, path string, out any) error {
 	resp, err := c.do(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -202,16 +173,40 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		if ctx.Err() != nil {
 			return nil, protocol.Errorf(protocol.CodeCancelled, "the request to the engine ended: %w", ctx.Err())
 		}
-		return nil, noEngine(err)
+		return nil, c.lost(err)
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	return nil, c.refused(resp)
+}
+
+// refused is the error of an answer that is none.
+func (c *Client) refused(resp *http.Response) *protocol.Error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // a short body is judged below
 	var eb errorBody
-	if json.Unmarshal(b, &eb) == nil && eb.Error != nil && eb.Error.Code != "" {
-		return nil, eb.Error
+	if json.Unmarshal(b, &eb) != nil || eb.Error == nil || eb.Error.Code == "" {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "the engine answered with status %d", resp.StatusCode)
 	}
-	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the engine answered with status %d", resp.StatusCode)
+	if eb.Error.Code == protocol.CodeUnauthorized {
+		return tokenGone()
+	}
+	return eb.Error
+}
+
+// tokenGone is for a token that does not count any more.
+func tokenGone() *protocol.Error {
+	return protocol.Errorf(protocol.CodeUnauthorized, "the engine does not accept the token of this connection any more: it was renewed, or the engine was restarted; connect again")
+}
+
+// lost says what became of an engine that does not answer any more.
+func (c *Client) lost(cause error) *protocol.Error {
+	b, err := readSmall(filepath.Join(c.dir, AddressFile))
+	if err == nil {
+		if a, err := ParseAddress(b); err == nil && *a != c.addr {
+			return protocol.Errorf(protocol.CodeUnavailable, "the engine was restarted, and has another address and token now; connect again")
+		}
+	}
+	return noEngine(cause)
 }

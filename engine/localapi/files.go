@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -41,6 +42,37 @@ func newToken(dir string) (string, error) {
 		return "", protocol.Errorf(protocol.CodeDataFolder, "save the local API's token: %w", err)
 	}
 	return tok, nil
+}
+
+// write makes the address file.
+func (a Address) write(dir string) error {
+	b, err := json.MarshalIndent(a, "", "  ")
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(dir, AddressFile), b)
+	}
+	if err != nil {
+		return protocol.Errorf(protocol.CodeDataFolder, "write the local API's address: %w", err)
+	}
+	return nil
+}
+
+// written reports whether both files say a. What cannot be read for another
+// reason than that it is gone counts as written: it may be a moment's trouble.
+func (a Address) written(dir string) bool {
+	b, err := readSmall(filepath.Join(dir, AddressFile))
+	if err == nil {
+		there, err := ParseAddress(b)
+		if err != nil || *there != a {
+			return false
+		}
+	} else if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	b, err = readSmall(filepath.Join(dir, TokenFile))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return string(b) == a.Token
 }
 
 // readSmall reads a file that must be small.

@@ -1,7 +1,6 @@
 package localapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
-	"neuron/internal/atomicfile"
 )
 
 // Options configure a Server.
@@ -26,6 +24,9 @@ type Options struct {
 	Source Source
 	// Owner does what belongs to the owner; nil serves no such paths.
 	Owner Owner
+	// Desktop does what the window and the tray need besides; nil refuses such
+	// requests as unsupported.
+	Desktop Desktop
 	// Listen is a loopback host:port; "" is 127.0.0.1:0.
 	Listen  string
 	Version string
@@ -37,18 +38,21 @@ type Options struct {
 // Server serves the local API. It owns the goroutines of its connections;
 // Close waits for them.
 type Server struct {
-	o     Options
-	token string
-	ln    net.Listener
-	http  *http.Server
-	addr  Address
-	done  chan struct{} // closed when Serve has returned
-	stop  chan struct{} // closed by Close: events end
+	o       Options
+	ln      net.Listener
+	http    *http.Server
+	done    chan struct{}  // closed when Serve has returned
+	stop    chan struct{}  // closed by Close: events end
+	sockets sync.WaitGroup // handlers of websockets, which http.Server does not wait for
+	view    view
 
 	mu sync.Mutex
 	// Protected by mu.
-	changed chan struct{} // closed and replaced by Changed
-	closed  bool
+	addr      Address
+	changed   chan struct{} // closed and replaced by Changed
+	renewed   chan struct{} // closed and replaced when the token is another one
+	listeners int           // event streams
+	closed    bool
 }
 
 // Start listens, writes the address file and serves. Errors: data_folder,
@@ -79,20 +83,16 @@ func Start(o Options) (*Server, error) {
 		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "%s is not a loopback address", ln.Addr())
 	}
 	s := &Server{
-		o: o, token: token, ln: ln, done: make(chan struct{}), stop: make(chan struct{}), changed: make(chan struct{}),
+		o: o, ln: ln, done: make(chan struct{}), stop: make(chan struct{}), changed: make(chan struct{}), renewed: make(chan struct{}),
 		addr: Address{URL: "http://" + ln.Addr().String(), Token: token, PID: os.Getpid(), Version: o.Version},
 	}
 	s.http = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
-	b, err := json.MarshalIndent(s.addr, "", "  ")
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(o.Dir, AddressFile), b)
-	}
-	if err != nil {
+	if err := s.addr.write(o.Dir); err != nil {
 		ln.Close()
-		return nil, protocol.Errorf(protocol.CodeDataFolder, "write the local API's address: %w", err)
+		return nil, err
 	}
 	go func() {
 		defer close(s.done)
@@ -103,8 +103,33 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Address is where the server listens.
-func (s *Server) Address() Address { return s.addr }
+// Address is where the server listens, and with which token.
+func (s *Server) Address() Address {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr
+}
+
+// Renew looks whether the address and token files still say what the server
+// has written. Where one is gone or another, the user has withdrawn the token:
+// there is a new one from then on, and event streams with the old one end. For
+// an owner of the folder that calls it every few seconds. Error: data_folder.
+func (s *Server) Renew() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.addr.written(s.o.Dir) {
+		return nil
+	}
+	token, err := newToken(s.o.Dir)
+	if err != nil {
+		return err
+	}
+	s.addr.Token = token
+	close(s.renewed)
+	s.renewed = make(chan struct{})
+	s.o.Logger.Warn("The files of the local API were missing or changed: its token is a new one")
+	return s.addr.write(s.o.Dir)
+}
 
 // Changed tells the event streams to look at the Source now; it never blocks.
 func (s *Server) Changed() {
@@ -114,18 +139,13 @@ func (s *Server) Changed() {
 	s.mu.Unlock()
 }
 
-func (s *Server) nextChange() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
-}
-
 // Close removes the address file if it is still ours, ends the event streams
 // and waits for running requests until ctx ends. Idempotent.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closed
 	s.closed = true
+	addr := s.addr
 	s.mu.Unlock()
 	if !first {
 		<-s.done
@@ -133,7 +153,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	path := filepath.Join(s.o.Dir, AddressFile)
 	if b, err := readSmall(path); err == nil {
-		if a, err := ParseAddress(b); err == nil && *a == s.addr {
+		if a, err := ParseAddress(b); err == nil && *a == addr {
 			os.Remove(path)
 			os.Remove(filepath.Join(s.o.Dir, TokenFile))
 		}
@@ -144,6 +164,7 @@ func (s *Server) Close(ctx context.Context) error {
 		s.http.Close()
 	}
 	<-s.done
+	s.sockets.Wait() // a write takes writeTime at most
 	if err != nil {
 		return protocol.Errorf(protocol.CodeTimeout, "close the local API: %w", err)
 	}
@@ -177,6 +198,7 @@ func (s *Server) handler() http.Handler {
 	})
 	mux.HandleFunc("GET "+pathEvents, s.events)
 	s.ownerRoutes(mux)
+	s.desktopRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, protocol.Errorf(protocol.CodeNotFound, "no such endpoint"))
 	})
@@ -236,7 +258,7 @@ func (s *Server) check(r *http.Request) *protocol.Error {
 	auth := r.Header.Values("Authorization")
 	if len(auth) == 1 {
 		scheme, token, _ := strings.Cut(auth[0], " ")
-		if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1 {
+		if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(s.Address().Token)) == 1 {
 			return nil
 		}
 	}
@@ -261,58 +283,4 @@ func refuse(w http.ResponseWriter, e *protocol.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Code.HTTPStatus())
 	w.Write(b)
-}
-
-// keepAlive is the longest silence on an event stream.
-const keepAlive = 15 * time.Second
-
-// events sends the state as server-sent events: at once, and whenever it is
-// another than the one sent last; the uptime and the process's own figures
-// alone are no change.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	rc := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "text/event-stream")
-	tick := time.NewTicker(s.o.EventEvery)
-	defer tick.Stop()
-	var last []byte
-	sent := time.Now()
-	for {
-		change := s.nextChange() // taken before the state, so that none is missed
-		e := Event{Status: s.o.Source.Status(), Sessions: s.o.Source.Sessions()}
-		key := e
-		key.Status.UptimeSec, key.Status.Goroutines, key.Status.OpenFiles = 0, 0, 0
-		seen, err := json.Marshal(key)
-		if err != nil {
-			return
-		}
-		var out []byte
-		if !bytes.Equal(seen, last) {
-			b, err := json.Marshal(e)
-			if err != nil {
-				return
-			}
-			last = seen
-			out = append(append([]byte("data: "), b...), "\n\n"...)
-		} else if time.Since(sent) >= keepAlive {
-			out = []byte(": alive\n\n")
-		}
-		if out != nil {
-			rc.SetWriteDeadline(time.Now().Add(10 * time.Second))
-			if _, err := w.Write(out); err != nil {
-				return
-			}
-			if err := rc.Flush(); err != nil {
-				return
-			}
-			sent = time.Now()
-		}
-		select {
-		case <-change:
-		case <-tick.C:
-		case <-s.stop:
-			return
-		case <-r.Context().Done():
-			return
-		}
-	}
 }

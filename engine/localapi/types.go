@@ -76,8 +76,12 @@ type Status struct {
 	// Owner is who owns the node, as it was known last.
 	Owner *OwnerState `json:"owner,omitempty"`
 	// Sharing is off when the user has said so.
-	Sharing bool    `json:"sharing"`
-	Shards  []Shard `json:"shards"`
+	Sharing bool `json:"sharing"`
+	// Policy says why this computer shares or does not, Work what it does for
+	// others; nil on engines without a desktop.
+	Policy *Sharing `json:"policy,omitempty"`
+	Work   *Work    `json:"work,omitempty"`
+	Shards []Shard  `json:"shards"`
 	// Transfers are the models that are fetched or seeded.
 	Transfers []Transfer `json:"transfers"`
 	// Swarm is the host:port where other nodes fetch from this one, "" when
@@ -225,7 +229,7 @@ type Model struct {
 }
 
 // Event is one message of GET /local/v1/events: the whole new state, so that a
-// reader that missed some is right again with the next.
+// reader that missed some is right again with the next one.
 type Event struct {
 	Status   Status                  `json:"status"`
 	Sessions []protocol.SessionState `json:"sessions"`

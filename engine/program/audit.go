@@ -18,7 +18,7 @@ func (n *Node) newAudits() *audit.Service {
 		Node: n.id.ID(), TrackerKey: n.trackerKey, Sender: n.client, Engine: version.String(), Logger: n.o.Log("audit"),
 		Stage: n.bareStage, Busy: func() bool {
 			r, ok := n.shard.Report()
-			return !ok || r.State != protocol.ShardReady || n.sharingOff()
+			return !ok || r.State != protocol.ShardReady || n.sharingOff() != ""
 		},
 		Tell: func(kind protocol.MessageKind, body any) {
 			if c := n.control(); c == nil || !c.Tell(kind, body) {

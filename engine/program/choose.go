@@ -22,10 +22,10 @@ const (
 // the tracker needs and this computer can hold. It tries until there is one;
 // an error says that only the user can help.
 func (n *Node) choose(ctx context.Context) error {
-	if want, _ := n.shard.current(); !want.empty() {
-		return nil
-	}
-	for ctx.Err() == nil {
+	for n.shard.awake(ctx) {
+		if want, _ := n.shard.current(); !want.empty() {
+			return nil
+		}
 		want, why, err := n.assignment(ctx, n.o.Model, n.o.Layers)
 		if err == nil {
 			n.log.Info("Assigned", "why", why)
@@ -56,7 +56,7 @@ func (n *Node) setHealth(e *protocol.Error) {
 	n.mu.Lock()
 	n.health = e
 	n.mu.Unlock()
-	n.api.Changed()
+	n.changed()
 }
 
 // assignment finds one for what the user has asked for, "" for the tracker's
@@ -140,7 +140,10 @@ func (n *Node) check(m *library.Model, r protocol.Range) (text string, err error
 
 // planner answers for this computer as it is now.
 func (n *Node) planner() (*planner.Planner, []*planner.Model, error) {
-	l := planner.Limits{NoRepack: n.o.NoRepack, ChunkRows: n.o.ChunkRows, Down: n.o.Swarm.DownBytes, Conversations: 1, Context: n.o.MaxContext}
+	n.mu.Lock()
+	transfer := n.o.Swarm
+	n.mu.Unlock()
+	l := planner.Limits{NoRepack: n.o.NoRepack, ChunkRows: n.o.ChunkRows, Down: transfer.DownBytes, Conversations: 1, Context: n.o.MaxContext}
 	m, err := probe.ReadMemory()
 	if err != nil {
 		return nil, nil, err
@@ -157,9 +160,9 @@ func (n *Node) planner() (*planner.Planner, []*planner.Model, error) {
 	if l.Disk, err = probe.FreeDisk(n.o.Data); err != nil {
 		return nil, nil, err
 	}
-	l.Disk -= n.o.Swarm.KeepFree
-	if n.o.Swarm.DiskBytes > 0 {
-		l.Disk = min(l.Disk, n.o.Swarm.DiskBytes)
+	l.Disk -= transfer.KeepFree
+	if transfer.DiskBytes > 0 {
+		l.Disk = min(l.Disk, transfer.DiskBytes)
 	}
 	held, models := n.held()
 	return planner.New(l, held), models, nil

@@ -23,8 +23,8 @@ type Log func(component string) *slog.Logger
 // lockFile is locked by the engine that uses a data folder.
 const lockFile = "engine.lock"
 
-// openData makes the data folder and takes its lock: one process per folder.
-func openData(dir string) (*filelock.Lock, error) {
+// OpenData makes the data folder and takes its lock: one process per folder.
+func OpenData(dir string) (*filelock.Lock, error) {
 	if dir == "" {
 		return nil, protocol.Errorf(protocol.CodeDataFolder, "no data folder is given")
 	}

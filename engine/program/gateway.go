@@ -18,6 +18,8 @@ import (
 	"neuron/engine/control"
 	"neuron/engine/gateway"
 	"neuron/engine/gateway/admit"
+	"neuron/engine/ownership/desk"
+	"neuron/engine/prefix"
 	"neuron/engine/protocol"
 	"neuron/engine/receipt"
 	"neuron/engine/receipt/hooks"
@@ -72,7 +74,7 @@ type Gateway struct {
 	llama string // version of the native library
 	l     net.Listener
 
-	owner   *ownerDesk
+	owner   *desk.Desk
 	ctl     *control.Client
 	client  *seamclient.Client
 	book    *receipt.Book
@@ -104,7 +106,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 			_ = g.release() // err is what counts
 		}
 	}()
-	if g.lock, err = openData(o.Data); err != nil {
+	if g.lock, err = OpenData(o.Data); err != nil {
 		return nil, err
 	}
 	if g.id, err = identity.LoadOrCreate(o.Data); err != nil {
@@ -121,7 +123,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	}
 	g.client = seamclient.New(g.id)
 	g.peers = newPeers(g.client, g.id.ID(), g.log)
-	if g.owner, err = newOwnerDesk(ownerOptions{data: o.Data, wallet: o.Owner, tracker: o.Tracker, key: g.trackerKey, node: g.id, log: o.Log}); err != nil {
+	if g.owner, err = desk.New(desk.Options{Data: o.Data, Wallet: o.Owner, Tracker: o.Tracker, Key: g.trackerKey, Node: g.id, Log: o.Log}); err != nil {
 		return nil, err
 	}
 	if err := g.connect(); err != nil {
@@ -133,6 +135,7 @@ func NewGateway(ctx context.Context, o GatewayOptions) (_ *Gateway, err error) {
 	}
 	g.api = gateway.New(gateway.Options{
 		Backend: g.manager, Key: g.key, Keys: keys, DefaultMaxTokens: defaultMaxTokens, Logger: g.log, AllowedHosts: allowedHosts(g.l.Addr()),
+		MaxConcurrent: g.o.MaxActive, MaxQueue: g.o.MaxQueue,
 	})
 	return g, g.writeEndpoint()
 }
@@ -182,7 +185,7 @@ func (g *Gateway) connect() (err error) {
 		Build:  protocol.Build{Protocol: protocol.Version, Llama: g.llama},
 		Engine: version.String(), PinnedTracker: g.o.TrackerKey, Trust: control.NewFileTrust(g.o.Data),
 		OnPeers: g.peers.set, Logger: g.o.Log("control"),
-		OnEndSession: func(id protocol.SessionID, e *protocol.Error) { g.manager.End(id, e) }, OnWelcome: g.owner.welcomed,
+		OnEndSession: func(id protocol.SessionID, e *protocol.Error) { g.manager.End(id, e) }, OnWelcome: g.owner.Welcomed,
 		OnState: func(s control.State) { wakeBook(g.book)(s) },
 		OnOther: g.audits.Handle,
 	})
@@ -199,6 +202,8 @@ func (g *Gateway) connect() (err error) {
 		Node: g.id.ID(), Hops: &keptHops{Hops: session.SeamHops{Client: g.client}, keeper: g.audits.Keeper()}, Router: router{g.ctl}, Texts: g.texts,
 		Receipts: hooks.Driver{Book: g.book, Tail: g.client},
 		RTT:      g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, APIKey: g.o.PayWith, Logger: g.o.Log("session"),
+		// From the node's key, so that what is kept is found after a restart.
+		PrefixSecret: prefix.Secret(g.id.PrivateKey().Seed(), "gateway"),
 	})
 	return err
 }
@@ -257,7 +262,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 	})
 	parts.Go(func() { g.peers.run(ctx) })
-	parts.Go(func() { g.owner.run(ctx) })
+	parts.Go(func() { g.owner.Run(ctx) })
 	parts.Go(func() { g.audits.Run(ctx) })
 	parts.Go(func() { g.nets.host.Run(ctx) })
 
@@ -295,7 +300,7 @@ func (g *Gateway) release() (err error) {
 		g.client.Close()
 	}
 	if g.owner != nil {
-		g.owner.close()
+		g.owner.Close()
 	}
 	if g.texts != nil {
 		g.texts.close()

@@ -14,6 +14,7 @@ import (
 	"neuron/engine/audit"
 	"neuron/engine/control"
 	"neuron/engine/localapi"
+	"neuron/engine/ownership/desk"
 	"neuron/engine/probe"
 	"neuron/engine/protocol"
 	"neuron/engine/receipt"
@@ -52,6 +53,13 @@ type NodeOptions struct {
 	SeamListen  string // ["127.0.0.1:0"]
 	SeamAddr    string // what others dial [the listener's address]
 	APIListen   string // local API ["127.0.0.1:0"]
+	// Changed is called when Source or Owner have news. With it the node has no
+	// local API of its own: the caller shows both.
+	Changed func()
+	// Parked makes the node begin as after Park(true).
+	Parked bool
+	// Wrap stands between the seam and the stage [nothing].
+	Wrap func(seam.Stage) seam.Stage
 
 	Threads     int   // per call [as many as other programs leave free]
 	ChunkRows   int   // [256]
@@ -60,6 +68,10 @@ type NodeOptions struct {
 	KVBudget    int64 // bytes [a quarter of the memory that is available]
 	MemoryLimit int64 // bytes for weights and sessions [what is available]
 	NoRepack    bool
+	// PrefixDisk bounds the snapshots of prompts' beginnings [1 GiB]; negative:
+	// none. PrivatePrefixes writes those of private sessions, too.
+	PrefixDisk      int64
+	PrivatePrefixes bool
 
 	NativeDir string // [found by the stage]
 	Exe       string // program that runs stages [this one]
@@ -69,6 +81,7 @@ type NodeOptions struct {
 const (
 	defaultChunkRows   = 256
 	defaultMaxSessions = 16
+	defaultPrefixDisk  = 1 << 30
 	kvShare            = 4
 	closeTimeout       = 5 * time.Second
 	// quietTimeout is for connections that carry nothing any more.
@@ -93,9 +106,8 @@ type Node struct {
 	book     *receipt.Book
 	peers    *peers
 	audits   *audit.Service
-	bend     func(seam.Stage) seam.Stage // tests: a node that lies; nil
-	owner    *ownerDesk
-	api      *localapi.Server
+	owner    *desk.Desk
+	api      *localapi.Server        // nil with NodeOptions.Changed
 	stop     context.CancelCauseFunc // set by Run
 	ctlMade  chan struct{}           // closed when ctl is set
 	settled  chan struct{}           // closed when a stage is ready or failed for the first time
@@ -108,7 +120,7 @@ type Node struct {
 	ctl     *control.Client    // nil until the library has said its version, or without a tracker
 	health  *protocol.Error    // why there is no assignment
 	adopted []*artifact.Source // files of this computer, to be seeded
-	off     bool               // the user does not share
+	off     string             // why no sessions are taken, "" when some are
 }
 
 // NewNode takes the data folder and ports, and cuts what is missing of a model
@@ -121,7 +133,7 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 			n.release()
 		}
 	}()
-	if n.lock, err = openData(n.o.Data); err != nil {
+	if n.lock, err = OpenData(n.o.Data); err != nil {
 		return nil, err
 	}
 	if n.id, err = identity.LoadOrCreate(n.o.Data); err != nil {
@@ -149,7 +161,7 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 	if n.o.Tracker != "" {
 		n.models, err = newModels(modelsOptions{
 			data: n.o.Data, tracker: n.o.Tracker, listen: n.o.SwarmListen, limits: n.o.Swarm, spawn: n.spawn,
-			trusted: trustedKeys(n.trackerKey, n.o.Publishers), token: n.announceToken, changed: n.modelsChanged, log: n.o.Log,
+			trusted: trustedKeys(n.trackerKey, n.o.Publishers), token: n.announceToken, changed: n.changed, log: n.o.Log,
 		})
 		if err != nil {
 			return nil, err
@@ -167,11 +179,14 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 		Identity: n.id, Stage: n.readyStage, TrackerKey: n.trackerKey, Logger: n.o.Log("seam"), HopFailed: n.hopFailed,
 		Receipts: hooks.Hops{Book: n.book, Engine: version.String()},
 	})
-	n.owner, err = newOwnerDesk(ownerOptions{
-		data: n.o.Data, wallet: n.o.Owner, tracker: n.o.Tracker, key: n.trackerKey, node: n.id, changed: n.modelsChanged, log: n.o.Log,
+	n.owner, err = desk.New(desk.Options{
+		Data: n.o.Data, Wallet: n.o.Owner, Tracker: n.o.Tracker, Key: n.trackerKey, Node: n.id, Changed: n.changed, Log: n.o.Log,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if n.o.Changed != nil {
+		return n, nil
 	}
 	n.api, err = localapi.Start(localapi.Options{
 		Dir: n.o.Data, Listen: n.o.APIListen, Source: (*nodeStatus)(n), Owner: n.owner, Version: version.String(), Logger: n.o.Log("localapi"),
@@ -195,6 +210,9 @@ func (o NodeOptions) withDefaults() NodeOptions {
 	}
 	num(&o.ChunkRows, defaultChunkRows)
 	num(&o.MaxSessions, defaultMaxSessions)
+	if o.PrefixDisk == 0 {
+		o.PrefixDisk = defaultPrefixDisk
+	}
 	if o.Log == nil {
 		o.Log = func(string) *slog.Logger { return slog.New(slog.DiscardHandler) }
 	}
@@ -217,6 +235,20 @@ func (n *Node) checkOptions() error {
 	return nil
 }
 
+// closeAPI ends the local API, where the node has one of its own.
+func (n *Node) closeAPI(ctx context.Context) error {
+	if n.api == nil {
+		return nil
+	}
+	return n.api.Close(ctx)
+}
+
+// Source and Owner are what a local API shows and does.
+func (n *Node) Source() localapi.Source { return (*nodeStatus)(n) }
+
+// Owner is the owner's part.
+func (n *Node) Owner() localapi.Owner { return n.owner }
+
 // ID is the node's id.
 func (n *Node) ID() protocol.NodeID { return n.id.ID() }
 
@@ -226,6 +258,20 @@ func (n *Node) SeamAddr() string { return n.o.SeamAddr }
 // Stage gives the stage host, for tests that break it; nil while the shard's
 // files are missing.
 func (n *Node) Stage() *stage.Host { return n.shard.Host() }
+
+// Children are the ids of the processes that work for this node.
+func (n *Node) Children() []int {
+	var ids []int
+	if h := n.shard.Host(); h != nil {
+		ids = h.Pids()
+	}
+	if n.models != nil {
+		if id := n.models.host.Pid(); id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
 
 // Ready is closed when a stage has loaded for the first time or failed to.
 func (n *Node) Ready() <-chan struct{} { return n.settled }
@@ -263,7 +309,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	}
 	parts.Go(func() { n.peers.run(ctx) })
-	parts.Go(func() { n.owner.run(ctx) })
+	parts.Go(func() { n.owner.Run(ctx) })
 	parts.Go(func() { n.audits.Run(ctx) })
 
 	<-ctx.Done()
@@ -271,13 +317,13 @@ func (n *Node) Run(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	n.seam.Drain(true)
-	err := errors.Join(n.seam.Close(end), n.api.Close(end))
+	err := errors.Join(n.seam.Close(end), n.closeAPI(end))
 	stopStage()
 	stageDone.Wait()
 	parts.Wait()
 	err = errors.Join(err, n.book.Close()) // no session adds to it any more
 	n.client.Close()
-	n.owner.close()
+	n.owner.Close()
 	n.lock.Unlock()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -304,12 +350,12 @@ func (n *Node) release() {
 		n.client.Close()
 	}
 	if n.owner != nil {
-		n.owner.close()
+		n.owner.Close()
 	}
-	if n.api != nil {
-		end, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		n.api.Close(end)
+	end, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := n.closeAPI(end); err != nil {
+		n.log.Error("The local API is not closed in order", "error", err)
 	}
 	if n.lock != nil {
 		n.lock.Unlock()

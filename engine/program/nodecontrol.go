@@ -19,8 +19,8 @@ func (n *Node) readyStage() seam.Stage {
 	if st == nil {
 		return nil
 	}
-	if n.bend != nil {
-		st = n.bend(st)
+	if n.o.Wrap != nil {
+		st = n.o.Wrap(st)
 	}
 	return n.audits.Guard(st)
 }
@@ -29,15 +29,17 @@ func (n *Node) stageChanged() {
 	if r, ok := n.shard.Report(); ok && (r.State == protocol.ShardReady || r.State == protocol.ShardFailed) {
 		n.settleMu.Do(func() { close(n.settled) })
 	}
-	n.api.Changed()
+	n.changed()
 	if c := n.control(); c != nil {
 		c.ReportNow()
 	}
 }
 
-// modelsChanged is called when the swarm says something new.
-func (n *Node) modelsChanged() {
-	if n.api != nil {
+// changed tells the local API that there is something new.
+func (n *Node) changed() {
+	if n.o.Changed != nil {
+		n.o.Changed()
+	} else if n.api != nil {
 		n.api.Changed()
 	}
 }
@@ -70,7 +72,7 @@ func (n *Node) runControl(ctx context.Context) error {
 		URL: n.o.Tracker, Identity: n.id, Role: protocol.RoleNode, Engine: version.String(),
 		Build: protocol.Build{Protocol: protocol.Version, Llama: about.Llama},
 		Addr:  n.o.SeamAddr, Host: n.host.String(), PinnedTracker: n.o.TrackerKey, Trust: control.NewFileTrust(n.o.Data),
-		Report: n.report, OnPeers: n.peers.set, OnEndSession: n.endSession, OnWelcome: n.owner.welcomed, OnState: wakeBook(n.book), OnOther: n.audits.Handle, Logger: n.o.Log("control"),
+		Report: n.report, OnPeers: n.peers.set, OnEndSession: n.endSession, OnWelcome: n.owner.Welcomed, OnState: wakeBook(n.book), OnOther: n.audits.Handle, Logger: n.o.Log("control"),
 	})
 	if err != nil {
 		return err
@@ -132,8 +134,8 @@ func (n *Node) report() protocol.Report {
 			r.SharingOff = string(protocol.CodeHostBusy)
 		}
 	}
-	if n.sharingOff() {
-		r.SharingOff = sharingPaused
+	if why := n.sharingOff(); why != "" {
+		r.SharingOff = why
 	}
 	if n.models != nil {
 		r.Swarm = n.models.lib.Addr()

@@ -18,6 +18,9 @@ import (
 // shardsFolder holds the shard folders, one per model.
 const shardsFolder = "shards"
 
+// prefixFolder holds snapshots of prompts' beginnings.
+const prefixFolder = "prefixes"
+
 // isFile tells a GGUF file from the name of a model in the catalog.
 func isFile(model string) bool {
 	if strings.HasSuffix(strings.ToLower(model), ".gguf") || strings.ContainsRune(model, filepath.Separator) {
@@ -92,6 +95,7 @@ func (n *Node) newShard(want assignment) *shard {
 	if n.models != nil {
 		s.lib = n.models.lib
 	}
+	s.Park(n.o.Parked)
 	s.newStage = n.newStage
 	return s
 }
@@ -122,6 +126,7 @@ func (n *Node) newStage(held *artifact.Shard, files prepare) (*stage.Host, error
 			ExitNode: held.Source.Model.Family().Exit,
 			Threads:  threads, Adaptive: n.o.Threads == 0, ChunkRows: n.o.ChunkRows, MaxContext: maxContext, MaxSessions: n.o.MaxSessions,
 			KVBudget: budget, KVBytesPerCell: report.KVBytesPerCell, NoRepack: n.o.NoRepack,
+			Prefixes: wire.Prefixes{Dir: filepath.Join(n.o.Data, prefixFolder), DiskBytes: n.o.PrefixDisk, Private: n.o.PrivatePrefixes},
 		},
 	}), nil
 }

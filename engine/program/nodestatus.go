@@ -25,7 +25,7 @@ func (s *nodeStatus) Status() localapi.Status {
 	out := localapi.Status{
 		Version: version.String(), Node: n.id.ID(), Role: string(protocol.RoleNode),
 		PID: os.Getpid(), Started: n.began, UptimeSec: int64(time.Since(n.began).Seconds()), Seam: n.o.SeamAddr,
-		Owner: n.owner.status(), Tracker: tracker, Sharing: !n.sharingOff(), Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
+		Owner: n.owner.State(), Tracker: tracker, Sharing: n.sharingOff() == "", Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
 		Memory:     localapi.Memory{Total: n.host.MemoryBytes},
 		Goroutines: runtime.NumGoroutine(), OpenFiles: probe.OpenFiles(os.Getpid()),
 	}

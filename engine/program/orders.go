@@ -7,6 +7,7 @@ import (
 	"neuron/engine/localapi"
 	"neuron/engine/planner"
 	"neuron/engine/protocol"
+	"neuron/engine/swarm"
 )
 
 // Hold implements localapi.Source: what is held goes on until its sessions have
@@ -58,20 +59,48 @@ func (n *Node) holdFile(ctx context.Context, h localapi.Hold) (assignment, error
 
 // Share implements localapi.Source.
 func (s *nodeStatus) Share(on bool) error {
-	n := (*Node)(s)
-	n.mu.Lock()
-	n.off = !on
-	n.mu.Unlock()
-	if n.models != nil {
-		if err := n.models.lib.Pause(!on); err != nil {
-			return err
-		}
+	if on {
+		return (*Node)(s).SetSharing("", true)
 	}
-	n.stageChanged()
-	return nil
+	return (*Node)(s).SetSharing(sharingPaused, false)
 }
 
-func (n *Node) sharingOff() bool {
+// SetSharing says why this node takes no sessions, "" when it does; running ones
+// go on. transfer says whether models are fetched and seeded.
+func (n *Node) SetSharing(reason string, transfer bool) error {
+	n.mu.Lock()
+	n.off = reason
+	n.mu.Unlock()
+	defer n.stageChanged()
+	if n.models == nil {
+		return nil
+	}
+	return n.models.lib.Pause(!transfer)
+}
+
+// SetTransfer changes what fetching and seeding may take.
+func (n *Node) SetTransfer(l swarm.Limits) error {
+	n.mu.Lock()
+	n.o.Swarm = l
+	n.mu.Unlock()
+	if n.models == nil {
+		return nil
+	}
+	return n.models.lib.SetLimits(l)
+}
+
+// Park unloads the stage once its sessions have ended, and takes no new layers,
+// until it is called with false.
+func (n *Node) Park(on bool) { n.shard.Park(on) }
+
+// EndSessions ends what still runs, with a reason.
+func (n *Node) EndSessions(reason *protocol.Error) {
+	for _, s := range n.seam.Sessions() {
+		n.seam.EndSession(s.Session, reason)
+	}
+}
+
+func (n *Node) sharingOff() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.off

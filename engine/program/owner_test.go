@@ -20,6 +20,7 @@ import (
 	"neuron/engine/accounts"
 	"neuron/engine/control"
 	"neuron/engine/localapi"
+	"neuron/engine/ownership/desk"
 	"neuron/engine/program"
 	"neuron/engine/protocol"
 	"neuron/engine/wallet"
@@ -75,7 +76,7 @@ func TestOwnerOfSeveralComputers(t *testing.T) {
 	bound(t, b, bob)
 
 	// Pairing: a node by the local API, a running gateway by its files.
-	g, err := program.OpenOwner(gatewayData, "", "")
+	g, err := desk.Visit(gatewayData, "", "")
 	must(t, err)
 	defer g.Close()
 	bound(t, g, ownKey(t, gatewayData))
@@ -244,7 +245,7 @@ func TestPairingSurvivesKills(t *testing.T) {
 			step := func(i int, f func(localapi.Owner) error) {
 				t.Helper()
 				for try := 0; ; try++ {
-					d, err := program.OpenOwner(dirs[i], "", l.URL)
+					d, err := desk.Visit(dirs[i], "", l.URL)
 					must(t, err)
 					err = f(d)
 					d.Close()
@@ -335,7 +336,7 @@ func TestPrivateAsAClientAsks(t *testing.T) {
 	}
 	a := dial(t, n.nodes[0].o.Data)
 	bound(t, a, ownKey(t, n.nodes[0].o.Data))
-	g, err := program.OpenOwner(filepath.Join(n.dir, "gateway"), "", "")
+	g, err := desk.Visit(filepath.Join(n.dir, "gateway"), "", "")
 	must(t, err)
 	defer g.Close()
 	p, err := a.StartPairing(ctx, false)

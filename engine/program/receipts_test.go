@@ -3,6 +3,7 @@ package program_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"neuron/engine/localapi"
@@ -39,6 +40,47 @@ func TestReceiptsOfARoute(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(x.o.Data, "receipts", "receipts.spool")); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestReceiptsBehindAKeptPrompt: the second of two equal questions is computed
+// from its last block on; the tracker takes the receipts of both sessions.
+func TestReceiptsBehindAKeptPrompt(t *testing.T) {
+	n := newNetwork(t, guide, "0-4", "4-8")
+	r := ask(strings.Repeat("What is a seam, and what crosses it? ", 20))
+	r.NoDraft = true
+	var want int64
+	texts := map[string]bool{}
+	for i := range 2 {
+		a := n.answer(r)
+		texts[a.Text] = true
+		if kept := a.Telemetry.PrefillCached; (i > 0) != (kept >= 128) {
+			t.Fatalf("question %d: %d tokens were kept of %d", i, kept, a.Telemetry.PrefillTotal)
+		}
+		c := a.Telemetry.Route[0].Counters
+		if int(c.PrefillRows)+a.Telemetry.PrefillCached != a.Telemetry.PrefillTotal {
+			t.Errorf("%d rows ran behind %d kept ones of %d", c.PrefillRows, a.Telemetry.PrefillCached, a.Telemetry.PrefillTotal)
+		}
+		want += c.PrefillChunks + (c.DecodeRows+protocol.MaxSpanPositions-1)/protocol.MaxSpanPositions
+	}
+	if len(texts) != 1 {
+		t.Errorf("two answers to one question: %v", texts)
+	}
+	for i, x := range n.nodes {
+		var r localapi.Receipts
+		eventually(t, "signatures for the node's work, and the tracker", func() bool {
+			r = x.status(t).Receipts
+			return r.Delivered >= want
+		})
+		got := r
+		got.Bytes = 0
+		exact := localapi.Receipts{Signed: want, Finished: want, Given: want, Delivered: want}
+		if i == 0 {
+			exact.Given = 0
+		}
+		if got != exact {
+			t.Errorf("node %d: %+v, want %+v", i, got, exact)
 		}
 	}
 }

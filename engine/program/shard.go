@@ -42,13 +42,14 @@ type shard struct {
 
 	mu sync.Mutex
 	// Protected by mu.
-	want  assignment
-	moved chan struct{}        // closed when want changes
-	held  *artifact.Shard      // nil until its files are there
-	host  *stage.Host          // nil until its files are there
-	idle  protocol.ShardReport // what Report says while there is no host
-	gate  bool                 // the load gate is at work
-	mends map[string]int       // repairs of each file under this assignment
+	want   assignment
+	parked bool                 // nothing is held for now
+	moved  chan struct{}        // closed when want or parked change
+	held   *artifact.Shard      // nil until its files are there
+	host   *stage.Host          // nil until its files are there
+	idle   protocol.ShardReport // what Report says while there is no host
+	gate   bool                 // the load gate is at work
+	mends  map[string]int       // repairs of each file under this assignment
 }
 
 // prepare is stage.HostOptions.Prepare.
@@ -85,16 +86,61 @@ func (s *shard) Assign(a assignment) {
 	s.mu.Lock()
 	s.want, s.mends = a, nil
 	if s.host == nil {
-		s.idle = idleReport(a)
+		s.idle = s.idleLocked()
 	}
 	close(s.moved)
 	s.moved = make(chan struct{})
 	s.mu.Unlock()
 }
 
+// Park holds nothing, and unloads what is held once its sessions have ended.
+func (s *shard) Park(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parked == on {
+		return
+	}
+	s.parked = on
+	if s.host == nil {
+		s.idle = s.idleLocked()
+	}
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// idleLocked is what can be said while there is no stage.
+func (s *shard) idleLocked() protocol.ShardReport {
+	r := idleReport(s.want)
+	if s.parked && !s.want.empty() {
+		r.State = protocol.ShardDraining
+	}
+	return r
+}
+
+// awake waits until the shard is not parked; false when ctx ends first.
+func (s *shard) awake(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		parked, moved := s.parked, s.moved
+		s.mu.Unlock()
+		if !parked {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// current is what is to be held now, nothing while the shard is parked.
 func (s *shard) current() (assignment, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.parked {
+		return assignment{}, s.moved
+	}
 	return s.want, s.moved
 }
 
@@ -196,8 +242,11 @@ func (s *shard) serve(ctx context.Context, held *artifact.Shard, moved <-chan st
 	}
 	end()
 	running.Wait()
-	want, _ := s.current()
-	s.set(func() { s.held, s.host, s.idle = nil, nil, idleReport(want) })
+	var want assignment
+	s.set(func() {
+		want = s.want // also of one that is parked: it keeps its files
+		s.held, s.host, s.idle = nil, nil, s.idleLocked()
+	})
 	if want.leaves(held) {
 		return s.lib.Release(held.Source.ID)
 	}

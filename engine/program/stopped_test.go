@@ -12,7 +12,7 @@ import (
 func TestWaitStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l, err := openData(dir)
+	l, err := OpenData(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,9 @@ type OpenRequest struct {
 	// Sampler is for the tail only; Prompt only when its settings need it.
 	Sampler *Sampler `json:"sampler,omitempty"`
 	Prompt  []int32  `json:"prompt,omitempty"`
+	// Prefix are the keys of the prompt's blocks (package prefix): the hop may
+	// have kept state of a beginning, and keeps this session's at its end.
+	Prefix []byte `json:"prefix,omitempty"`
 }
 
 // OpenReply is the body of its 201.
@@ -59,6 +62,9 @@ type OpenReply struct {
 	Hop     int        `json:"hop"`
 	Report  Capability `json:"report"`
 	Cells   int        `json:"cells"` // KV cells reserved
+	// Kept is the position up to which this hop has the prompt's state already.
+	// The first row frame may begin there or before.
+	Kept int `json:"kept,omitempty"`
 }
 
 // Capability is a stage's report: what it is, what it costs, what it can do.

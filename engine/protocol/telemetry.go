@@ -16,8 +16,11 @@ type Telemetry struct {
 	At  time.Time `json:"at"`
 	// QueuePosition is 1 for the next to start, 0 when not queued.
 	QueuePosition int `json:"queue_position,omitempty"`
+	// PrefillDone counts the prompt's tokens that need no work any more, of
+	// PrefillTotal; PrefillCached are those of them that all hops had kept.
 	PrefillDone   int `json:"prefill_done"`
 	PrefillTotal  int `json:"prefill_total"`
+	PrefillCached int `json:"prefill_cached,omitempty"`
 	Tokens        int `json:"tokens"`
 	// TokensPerSecond is rolling over the last two seconds of decode.
 	TokensPerSecond float64 `json:"tokens_per_second"`

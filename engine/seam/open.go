@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"neuron/engine/prefix"
 	"neuron/engine/protocol"
 	"neuron/engine/seam/wire"
 )
@@ -29,7 +30,7 @@ func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request, peer protocol
 	if e != nil {
 		return e.AtHop(req.Hop).InPhase(protocol.PhaseOpening)
 	}
-	writeJSON(w, http.StatusCreated, protocol.OpenReply{Session: sess.id, Hop: sess.hop, Report: sess.capab, Cells: sess.cells})
+	writeJSON(w, http.StatusCreated, protocol.OpenReply{Session: sess.id, Hop: sess.hop, Report: sess.capab, Cells: sess.cells, Kept: sess.st.Kept()})
 	return nil
 }
 
@@ -100,6 +101,10 @@ func (s *Server) open(ctx context.Context, req *protocol.OpenRequest, peer proto
 	if e := checkLease(lease, req, capab); e != nil {
 		return nil, e
 	}
+	keys, err := prefix.Parse(req.Prefix)
+	if err != nil {
+		return nil, protocol.AsError(err)
+	}
 	if e := s.reserve(lease.Session); e != nil {
 		return nil, e
 	}
@@ -107,7 +112,7 @@ func (s *Server) open(ctx context.Context, req *protocol.OpenRequest, peer proto
 	defer cancel()
 	st, err := stage.Open(ctx, StageOpen{
 		Session: lease.Session, Use: lease.Hops[req.Hop].Use, Context: lease.Context,
-		Sampler: req.Sampler, Prompt: req.Prompt,
+		Sampler: req.Sampler, Prompt: req.Prompt, Prefix: prefixOf(lease, req.Hop, keys),
 	})
 	if err != nil {
 		s.forget(lease.Session)

@@ -103,7 +103,7 @@ func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st
 	if hop > 0 {
 		sess.prev = l.Hops[hop-1].Node
 	}
-	sess.pos.Limit = uint32(l.Context)
+	sess.pos.Limit, sess.pos.Kept = uint32(l.Context), uint32(st.Kept())
 	sess.ctx, sess.cancel = context.WithCancel(context.Background())
 	return sess
 }

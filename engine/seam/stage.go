@@ -3,6 +3,7 @@ package seam
 import (
 	"context"
 
+	"neuron/engine/prefix"
 	"neuron/engine/protocol"
 )
 
@@ -27,6 +28,21 @@ type StageOpen struct {
 	// Sampler is set on the tail only; Prompt only when it needs the ids.
 	Sampler *protocol.Sampler
 	Prompt  []int32
+	// Prefix says what state of other sessions may be used, and for whom this
+	// session's may be kept.
+	Prefix Prefix
+}
+
+// Prefix names the beginning of a session's prompt. The zero value: no state is
+// used or kept.
+type Prefix struct {
+	// Scope stands for all that must be equal besides the tokens: who drives, the
+	// policy, and the hops up to this one. What another hop computed before is in
+	// the state of this one, so it is never used behind other hops.
+	Scope protocol.Hash
+	Keys  prefix.Keys
+	// Private: the state of a private session.
+	Private bool
 }
 
 // StageSession is one session's work in a stage. One goroutine sends, one
@@ -47,6 +63,9 @@ type StageSession interface {
 	Frames() <-chan *protocol.Frame
 	// Cells is the number of reserved KV cells.
 	Cells() int
+	// Kept is the position up to which the session has state from the start. Its
+	// first row may lie there or before.
+	Kept() int
 	// Close frees the KV and returns when it is free; idempotent.
 	Close() error
 }

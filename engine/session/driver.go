@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"neuron/engine/prefix"
 	"neuron/engine/protocol"
 )
 
@@ -35,8 +36,10 @@ type driver struct {
 	lost     int // the hop that cannot be reached any more, -1: none
 
 	guess guesses
+	keys  prefix.Keys // of the prompt, none: nothing kept is used or left
 
 	// Progress of the rows under way.
+	start    uint32   // where prefill begins: all hops have kept what is before
 	epoch    uint32   // of the rows that are sent
 	sent     uint32   // next position to send
 	expect   uint32   // position of the next token
@@ -52,6 +55,7 @@ type flight struct{ epoch, pos, rows uint32 }
 
 // drive does everything up to the end of the answer.
 func (d *driver) drive() (protocol.FinishReason, *protocol.Error) {
+	d.openKeys()
 	signed, err := d.route()
 	if err != nil {
 		return "", err
@@ -79,7 +83,7 @@ func (d *driver) route() (*protocol.SignedLease, *protocol.Error) {
 	need := len(g.req.Prompt) + g.req.MaxTokens
 	rr := protocol.RouteRequest{
 		Session: g.id, Model: g.req.Model, Context: d.roundContext(ctx, need), Prompt: len(g.req.Prompt), Policy: g.req.Policy,
-		APIKey: d.o.APIKey,
+		APIKey: d.o.APIKey, Prefixes: d.keys.Landmarks(),
 	}
 	if d.o.RTT != nil {
 		rr.RTTMicros = d.o.RTT()

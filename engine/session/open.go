@@ -21,7 +21,7 @@ func (d *driver) open(signed *protocol.SignedLease) *protocol.Error {
 	failed := make(chan int, len(d.hops))
 	tail := len(d.hops) - 1
 	d.perHop(func(int) bool { return true }, func(i int) {
-		r := &protocol.OpenRequest{Lease: signed, Hop: i}
+		r := &protocol.OpenRequest{Lease: signed, Hop: i, Prefix: d.keys}
 		if i == tail {
 			s := d.g.req.Sampler
 			r.Sampler = &s
@@ -57,6 +57,7 @@ func (d *driver) open(signed *protocol.SignedLease) *protocol.Error {
 	}
 	d.head = replies[0].Report
 	d.openGuesses(replies)
+	d.openPrefix(replies)
 	if name := d.head.Name; name != "" && len(name) <= 256 {
 		d.g.update(func(t *protocol.Telemetry) { t.Name = name })
 	}

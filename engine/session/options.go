@@ -1,6 +1,8 @@
 package session
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
 	"log/slog"
 	"time"
 
@@ -25,6 +27,11 @@ type Options struct {
 	APIKey string
 	// NoDraft switches guesses off for all sessions.
 	NoDraft bool
+	// NoPrefix lets no session use or leave kept state of its prompt.
+	NoPrefix bool
+	// PrefixSecret is what names of prompts are made with, see package prefix;
+	// nil draws one, and nothing kept is found again after a restart.
+	PrefixSecret []byte
 	// alwaysDraft guesses whatever it costs, for tests.
 	alwaysDraft bool
 
@@ -58,6 +65,10 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.PrefixSecret == nil {
+		o.PrefixSecret = make([]byte, sha256.Size)
+		rand.Read(o.PrefixSecret) // never fails (crypto/rand)
 	}
 	num := func(n *int, v int) {
 		if *n == 0 {

@@ -17,7 +17,7 @@ func (d *driver) prefill() (protocol.Token, *protocol.Error) {
 	d.progress = time.Now()
 	for {
 		for d.sent < total && len(d.headWait) < maxUnacked {
-			rows = d.chunk(rows, total)
+			rows = d.chunk(rows, total-d.start)
 			n := min(rows, total-d.sent)
 			f := protocol.IDFrame(protocol.KindPrefill, d.sent, g.req.Prompt[d.sent:d.sent+n])
 			if d.sent+n == total {

@@ -233,7 +233,7 @@ func (w *stageWorld) empty() {
 func greedy(prompt []int32, tokens int) gateway.GenerateRequest {
 	return gateway.GenerateRequest{
 		Request: "r", Model: sessiontest.ModelName, Prompt: prompt, MaxTokens: tokens, Policy: protocol.PolicyPublic,
-		Sampler: protocol.Sampler{IgnoreEOG: true, Logprobs: true, Top: 2},
+		Sampler: protocol.Sampler{IgnoreEOG: true, Logprobs: true, Top: 2}, NoPrefix: true,
 	}
 }
 

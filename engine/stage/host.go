@@ -150,6 +150,7 @@ func (h *Host) Report() protocol.ShardReport {
 	r.Capability = p.Capability()
 	r.FreeKVBytes, r.Sessions, r.Queue = s.FreeKVBytes, s.Sessions, s.Queue
 	r.StepMicros, r.ChunkMicros = s.StepMicros, s.ChunkMicros
+	r.Prefixes = s.Prefixes
 	if draining || s.HostBusy {
 		r.State = protocol.ShardDraining
 	}

@@ -38,6 +38,7 @@ const closeTimeout = 5 * time.Second
 // Start starts a child and loads; report is the static part of the capability
 // report, completed with what the child says.
 func Start(ctx context.Context, s Spawn, load wire.Load, report protocol.Capability) (*Process, error) {
+	load.Model, load.KVType = report.Model, report.KVType
 	p := &Process{sessions: map[uint32]*session{}, nextSlot: 1, first: load.First}
 	c, err := startChild(ctx, s, load, p.handle, p.endAll)
 	if err != nil {
@@ -103,6 +104,7 @@ func (p *Process) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession
 
 	err := p.child.sendJSON(protocol.KindOpen, s.slot, wire.Open{
 		Session: o.Session, Exit: o.Use.Last, Context: o.Context, Sampler: o.Sampler, Prompt: o.Prompt,
+		Scope: o.Prefix.Scope[:], Keys: o.Prefix.Keys, Private: o.Prefix.Private,
 	})
 	if err != nil {
 		p.forget(s)
@@ -114,7 +116,7 @@ func (p *Process) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession
 			p.forget(s)
 			return nil, r.Error
 		}
-		s.cells = r.Cells
+		s.cells, s.kept = r.Cells, r.Kept
 		return s, nil
 	case <-p.child.done:
 		p.forget(s)

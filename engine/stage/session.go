@@ -15,6 +15,7 @@ type session struct {
 	p     *Process
 	slot  uint32
 	cells int
+	kept  int
 
 	opened chan wire.Opened
 	frames chan *protocol.Frame
@@ -44,6 +45,9 @@ func (s *session) Frames() <-chan *protocol.Frame { return s.frames }
 
 // Cells implements seam.StageSession.
 func (s *session) Cells() int { return s.cells }
+
+// Kept implements seam.StageSession.
+func (s *session) Kept() int { return s.kept }
 
 // Close implements seam.StageSession: it tells the child and waits for its
 // word that the memory is free, or for its end.

@@ -47,7 +47,7 @@ var criteria = []criterion{
 	{15, "route choice weighs all stated factors", weighsFactors, ""},
 	{16, "billing follows receipts", followsReceipts, ""},
 	{17, "no stage opens a byte outside its layers' extents", ownExtents, ""},
-	{18, "prefix snapshots stay outside the decode loop", nil, "prefix snapshots"},
+	{18, "prefix snapshots stay outside the decode loop", reusesPrefixes, ""},
 	{19, "the context is capped", capsContext, ""},
 	{20, "prefill is chunked, with bounded bytes in flight", boundedPrefill, ""},
 }

@@ -106,12 +106,3 @@ func (l *loop) decode(n, steps int, times *[]time.Duration) (time.Duration, erro
 	}
 	return last.Sub(began), nil
 }
-
-// promptOf is n token ids that every vocabulary here has.
-func promptOf(n int) []int32 {
-	ids := make([]int32, n)
-	for i := range ids {
-		ids[i] = int32(64 + i%64)
-	}
-	return ids
-}

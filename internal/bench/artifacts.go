@@ -12,6 +12,7 @@ import (
 
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
+	"neuron/internal/bench/report"
 	"neuron/internal/localnet"
 	"neuron/llama/cut"
 	"neuron/llama/gguf"
@@ -28,7 +29,7 @@ func (r *run) swarm(ctx context.Context) error {
 		return err
 	}
 	rate := func(d []time.Duration) float64 { return float64(f.Bytes) / 1e6 / middle(d).Seconds() }
-	r.rep.atLeast("fetching a model from a node, over aria2c from aria2c", f.Ratio(), 0.8,
+	r.rep.AtLeast("fetching a model from a node, over aria2c from aria2c", f.Ratio(), 0.8,
 		fmt.Sprintf("%.0f and %.0f MB/s, %.0f MB", rate(f.Ours), rate(f.Aria2), float64(f.Bytes)/1e6))
 	return nil
 }
@@ -59,7 +60,7 @@ func (r *run) verify(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var p pairs
+	var p report.Pairs
 	for i := range verifyRounds + 1 {
 		began := time.Now()
 		if err := exec.CommandContext(ctx, sum, files...).Run(); err != nil {
@@ -72,11 +73,11 @@ func (r *run) verify(ctx context.Context) (err error) {
 			return fmt.Errorf("verify: %d damaged files: %w", len(bad), err)
 		}
 		if i > 0 {
-			p.add(theirs, time.Since(began))
+			p.Add(theirs, time.Since(began))
 		}
 	}
-	r.rep.atLeast("verifying layers, speed over sha256sum", p.speed(), 4,
-		fmt.Sprintf("%.2f s and %.2f s for the same files", median(p.other).Seconds(), median(p.base).Seconds()))
+	r.rep.AtLeast("verifying layers, speed over sha256sum", p.Speed(), 4,
+		fmt.Sprintf("%.2f s and %.2f s for the same files", report.Median(p.Other).Seconds(), report.Median(p.Base).Seconds()))
 	return nil
 }
 
@@ -122,6 +123,6 @@ func (r *run) join(ctx context.Context) (err error) {
 	if !errors.Is(err, ready) {
 		return fmt.Errorf("the node never served: %w", err)
 	}
-	r.rep.add(Row{Name: "join to serving", Figure: fmt.Sprintf("%.2f s", time.Since(began).Seconds()), Note: fmt.Sprintf("fetch, verify and load %.0f MB on loopback", float64(got)/1e6)})
+	r.rep.Add(report.Row{Name: "join to serving", Figure: fmt.Sprintf("%.2f s", time.Since(began).Seconds()), Note: fmt.Sprintf("fetch, verify and load %.0f MB on loopback", float64(got)/1e6)})
 	return nil
 }

@@ -4,9 +4,9 @@
 // this process on the other. "make bench" runs it and keeps the table in
 // docs/performance.md.
 //
-// Only internal/cmd/bench imports it. The HTTP face of the gateway is no part
-// of any figure: the driver here speaks to the seams directly, or is
-// engine/session where the figure says so.
+// Only internal/cmd/bench imports it. The driver here speaks to the seams
+// directly (rig), or is engine/session where the figure says so; the gateway's
+// HTTP face (chatload) is part of the figures that name it.
 package bench
 
 import (
@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"neuron/engine/probe"
+	"neuron/internal/bench/report"
+	"neuron/internal/bench/rig"
 	"neuron/internal/version"
 	"neuron/llama"
 	"neuron/llama/gguf"
@@ -60,14 +62,24 @@ type scale struct {
 	before          time.Duration // calm decoding before the long prompt
 	context         int
 	guideBlocks     int
+	lawSteps        int // per turn
+	lawRounds       int
+	prefixPrompt    int
+	prefixRuns      int
+	apiRuns         int
+	chatPrompt      int           // tokens of a chat's request in the mixed load
+	chatAnswer      int           // and of its answer
+	longUntil       time.Duration // bounds the wait for one long prompt there
+	oftenUntil      time.Duration // how long long prompts keep coming there
 	trips, tripRuns int
 }
 
 func (o *Options) scale() (scale, error) {
 	name, s := "llama-1b", scale{
-		typ: gguf.TypeQ4_0, threads: 2, prompt: 384, chunk: 128, prefills: 4, block: 6, blocks: 24,
-		pipePrompt: 1024, pipeRuns: 2, batchSteps: 12, batchRuns: 4, longPrompt: 4000, before: 5 * time.Second,
-		context: 2048, guideBlocks: 20, trips: 500, tripRuns: 8,
+		typ: gguf.TypeQ4_0, threads: 2, prompt: 384, chunk: 128, prefills: 3, block: 6, blocks: 24,
+		pipePrompt: 1024, pipeRuns: 2, batchSteps: 8, batchRuns: 3, longPrompt: 4000, before: 5 * time.Second,
+		context: 2048, guideBlocks: 20, lawSteps: 4, lawRounds: 6, trips: 500, tripRuns: 8,
+		prefixPrompt: 2000, prefixRuns: 2, apiRuns: 12, chatPrompt: 128, chatAnswer: 64, longUntil: 60 * time.Second, oftenUntil: 20 * time.Second,
 	}
 	switch o.Model {
 	case Model1B, "":
@@ -75,6 +87,7 @@ func (o *Options) scale() (scale, error) {
 		name = "tiny-llama"
 		s.typ, s.prompt, s.blocks, s.prefills, s.pipePrompt, s.before = gguf.TypeQ8_0, 512, 12, 6, 1024, time.Second
 		s.block, s.batchSteps, s.tripRuns, s.guideBlocks = 32, 64, 4, 6
+		s.lawRounds, s.apiRuns, s.longUntil, s.oftenUntil = 2, 4, 20*time.Second, 6*time.Second
 	default:
 		return s, fmt.Errorf("unknown model %q, want %s or %s", o.Model, Model1B, ModelTiny)
 	}
@@ -89,14 +102,14 @@ type run struct {
 	o     Options
 	s     scale
 	model string // path
-	net   *network
-	rep   *Report
+	net   *rig.Network
+	rep   *report.Report
 }
 
 // Run measures and returns the table. Figures that miss their target are no
 // error; a part that fails is one, and the other parts are measured all the
-// same. It takes up to ten minutes with Model1B.
-func Run(ctx context.Context, o Options) (*Report, error) {
+// same. It takes some ten minutes with Model1B.
+func Run(ctx context.Context, o Options) (*report.Report, error) {
 	only, err := regexp.Compile(o.Only)
 	if err != nil {
 		return nil, fmt.Errorf("choice of figures: %w", err)
@@ -116,26 +129,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	var failed error
-	for _, part := range []struct {
-		name string
-		f    func(context.Context) error
-	}{
-		{"round trip", r.roundTrips},
-		{"guide", r.guide},
-		{"speed", r.speed},
-		{"batch", r.batches},
-		{"delay", r.delay},
-		{"draft", r.drafts},
-		{"pipeline", r.pipeline},
-		{"threads", r.threads},
-		{"swarm", r.swarm},
-		{"verify", r.verify},
-		{"join", r.join},
-	} {
+	for _, part := range r.parts() {
 		if !only.MatchString(part.name) {
 			continue
 		}
 		began := time.Now()
+		r.rep.Section(part.section, part.columns...)
 		if err := part.f(ctx); err != nil {
 			// The others still say something; a part leaves processes behind then.
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", part.name, err), r.stopNetwork())
@@ -147,6 +146,53 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		fmt.Fprintf(o.Out, "# %s: %.0f s\n", part.name, time.Since(began).Seconds())
 	}
 	return r.rep, errors.Join(failed, context.Cause(ctx), r.stopNetwork())
+}
+
+// part is what can be measured by itself.
+type part struct {
+	name    string
+	section string   // of the report
+	columns []string // of the section, where they are not the usual ones
+	f       func(context.Context) error
+}
+
+// parts are all parts in the order of the report.
+func (r *run) parts() []part {
+	const seams, one, many, api, files = "Seams", "One session over a route", "Several sessions on one stage", "Through the gateway", "Model files"
+	return []part{
+		{"round trip", seams, nil, r.roundTrips},
+		{"guide", seams, nil, r.guide},
+		{"speed", one, nil, r.speed},
+		{"pipeline", one, nil, r.pipeline},
+		{"prefix", "Prompts that come again", nil, r.prefixes},
+		{"law", "One token per round trip", nil, r.law},
+		{"draft", "Guessed tokens", nil, r.drafts},
+		{"batch", many, nil, r.batches},
+		{"delay", many, nil, r.delay},
+		{"gateway", api, nil, r.gateway},
+		{"mixed", "Mixed load through the gateway", mixedColumns, r.mixed},
+		{"threads", "Threads", nil, r.threads},
+		{"swarm", files, nil, r.swarm},
+		{"verify", files, nil, r.verify},
+		{"join", files, nil, r.join},
+	}
+}
+
+// network starts the tracker at the first call.
+func (r *run) network(ctx context.Context) (_ *rig.Network, err error) {
+	if r.net == nil {
+		r.net, err = rig.Start(ctx, r.o.Bin, filepath.Join(r.o.Dir, "data"))
+	}
+	return r.net, err
+}
+
+func (r *run) stopNetwork() error {
+	if r.net == nil {
+		return nil
+	}
+	err := r.net.Stop()
+	r.net = nil
+	return err
 }
 
 func loadLibrary() error {
@@ -183,10 +229,10 @@ func machine() (string, error) {
 	return h.String(), nil
 }
 
-func newReport(o *Options) (*Report, error) {
+func newReport(o *Options) (*report.Report, error) {
 	m, err := machine()
 	if err != nil {
 		return nil, err
 	}
-	return &Report{At: time.Now(), Machine: m, Load: loadAverage(), Version: version.Get().String(), Model: o.Model, out: o.Out}, nil
+	return &report.Report{At: time.Now(), Machine: m, Load: report.LoadAverage(), Version: version.Get().String(), Model: o.Model, Out: o.Out}, nil
 }

@@ -2,7 +2,7 @@ package bench
 
 import (
 	"context"
-	"crypto/ed25519"
+
 	"errors"
 	"fmt"
 	"time"
@@ -10,44 +10,12 @@ import (
 	"neuron/engine/gateway"
 	"neuron/engine/protocol"
 	"neuron/engine/session"
+	"neuron/internal/bench/report"
+	"neuron/internal/bench/rig"
 )
 
-// router gives leases over fixed nodes to a session manager. It implements
-// session.Router and session.Texts.
-type router struct {
-	n     *network
-	nodes []*node
-}
-
-func (r router) Route(_ context.Context, q protocol.RouteRequest) (*protocol.RouteReply, error) {
-	s, _, err := r.n.lease(q.Session, q.Context, r.nodes...)
-	return &protocol.RouteReply{Lease: s}, err
-}
-
-func (r router) Models(context.Context) ([]protocol.ModelInfo, error) { return nil, nil }
-func (r router) TrackerKey() ed25519.PublicKey                        { return r.n.key.Public().(ed25519.PublicKey) }
-func (r router) SendSession(protocol.Telemetry)                       {}
-
-func (r router) HopFailed(protocol.SessionID, protocol.NodeID, *protocol.Error) {}
-
-// Text has no tools: prompts here are token ids.
-func (r router) Text(context.Context, string) (gateway.TextModel, error) {
-	return nil, protocol.Errorf(protocol.CodeModelUnknown, "no text tools")
-}
-
-func (n *network) manager(nodes ...*node) (*session.Manager, error) {
-	r := router{n, nodes}
-	// A route that is slow for a while is measured, not given up.
-	return session.New(session.Options{Node: n.id.ID(), Hops: session.SeamHops{Client: n.client}, Router: r, Texts: r})
-}
-
-func ask(c *protocol.Capability, prompt, tokens int) gateway.GenerateRequest {
-	return gateway.GenerateRequest{Request: "bench", Model: string(c.Model), Prompt: promptOf(prompt), MaxTokens: tokens,
-		Sampler: protocol.Sampler{IgnoreEOG: true}, Policy: protocol.PolicyPublic, NoDraft: true}
-}
-
 // delayWatch bounds how long the delay beside the long prompt is watched.
-const delayWatch = 90 * time.Second
+const delayWatch = 40 * time.Second
 
 // delay measures the time between the tokens of a running session while a long
 // prompt is prefilled beside it on the same stage. Both are driven by
@@ -58,20 +26,20 @@ func (r *run) delay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.node(ctx, "whole", r.model, "all", s.threads, chunkRows)
+	whole, err := n.Node(ctx, "whole", r.model, "all", s.threads, chunkRows)
 	if err != nil {
 		return err
 	}
-	m, err := n.manager(whole)
+	m, err := n.Manager(whole)
 	if err != nil {
 		return err
 	}
 	defer m.Close(ctx)
 	// A first session makes the node's connections and learns its tracker.
-	if err := retry(ctx, func() error { return short(ctx, m, whole.capab) }); err != nil {
+	if err := rig.Retry(ctx, func() error { return short(ctx, m, whole.Capab) }); err != nil {
 		return err
 	}
-	running, err := m.Generate(ctx, ask(whole.capab, 64, 4000))
+	running, err := m.Generate(ctx, rig.Ask(whole.Capab, 64, 4000))
 	if err != nil {
 		return err
 	}
@@ -81,7 +49,7 @@ func (r *run) delay(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	long, err := m.Generate(ctx, ask(whole.capab, s.longPrompt, 1))
+	long, err := m.Generate(ctx, rig.Ask(whole.Capab, s.longPrompt, 1))
 	if err != nil {
 		return err
 	}
@@ -118,16 +86,16 @@ func (r *run) delay(ctx context.Context) error {
 	if len(busy) == 0 {
 		return errors.New("no token came while the prompt was prefilled")
 	}
-	step, p50, p99, longest := median(calm), median(busy), quantile(busy, 0.99), quantile(busy, 1)
-	r.rep.atMost(fmt.Sprintf("delay between tokens beside a %d-token prompt, p99 above the step", s.longPrompt), ms(p99-step), 300, " ms",
-		fmt.Sprintf("step %.0f ms; beside the prompt p50 %.0f, p99 %.0f, longest %.0f ms; %d tokens of the prompt in %.1f s, %.0f tokens/s", ms(step), ms(p50), ms(p99), ms(longest),
+	step, p50, p99, longest := report.Median(calm), report.Median(busy), report.Quantile(busy, 0.99), report.Quantile(busy, 1)
+	r.rep.AtMost(fmt.Sprintf("delay between tokens beside a %d-token prompt, p99 above the step", s.longPrompt), report.Millis(p99-step), 300, " ms",
+		fmt.Sprintf("step %.0f ms; beside the prompt p50 %.0f, p99 %.0f, longest %.0f ms; %d tokens of the prompt in %.1f s, %.0f tokens/s", report.Millis(step), report.Millis(p50), report.Millis(p99), report.Millis(longest),
 			seen, took.Seconds(), float64(seen)/took.Seconds()))
-	return n.forget(whole)
+	return n.Forget(whole)
 }
 
 // short runs a session of a few tokens.
 func short(ctx context.Context, m *session.Manager, c *protocol.Capability) error {
-	g, err := m.Generate(ctx, ask(c, 64, 4))
+	g, err := m.Generate(ctx, rig.Ask(c, 64, 4))
 	if err != nil {
 		return err
 	}
@@ -171,5 +139,3 @@ func gaps(ctx context.Context, g gateway.Generation, until <-chan time.Time, don
 		}
 	}
 }
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -8,11 +8,13 @@ import (
 	"neuron/engine/gateway"
 	"neuron/engine/protocol"
 	"neuron/engine/session"
+	"neuron/internal/bench/report"
+	"neuron/internal/bench/rig"
 )
 
 const (
-	draftTokens = 200 // of an answer
-	draftRuns   = 5   // answers per side and kind of text
+	draftTokens = 120 // of an answer
+	draftRuns   = 3   // answers per side and kind of text
 	draftPrompt = 120
 	lineDelay   = 20 * time.Millisecond // one way, between two hops
 )
@@ -25,19 +27,19 @@ func (r *run) drafts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.node(ctx, "draft-whole", r.o.Guide, "all", 1, chunkRows)
+	whole, err := n.Node(ctx, "draft-whole", r.o.Guide, "all", 1, chunkRows)
 	if err != nil {
 		return err
 	}
-	first, second := halves(whole.capab.Layers)
-	if err := n.forget(whole); err != nil {
+	first, second := halves(whole.Capab.Layers)
+	if err := n.Forget(whole); err != nil {
 		return err
 	}
-	near, err := n.node(ctx, "draft-0", r.o.Guide, first, 1, chunkRows)
+	near, err := n.Node(ctx, "draft-0", r.o.Guide, first, 1, chunkRows)
 	if err != nil {
 		return err
 	}
-	far, err := n.node(ctx, "draft-1", r.o.Guide, second, 1, chunkRows)
+	far, err := n.Node(ctx, "draft-1", r.o.Guide, second, 1, chunkRows)
 	if err != nil {
 		return err
 	}
@@ -46,24 +48,24 @@ func (r *run) drafts(ctx context.Context) error {
 			return err
 		}
 	}
-	return n.forget(near, far)
+	return n.Forget(near, far)
 }
 
 // draftOver measures over a line with a delay.
-func (r *run) draftOver(ctx context.Context, n *network, near, far *node, delay time.Duration) error {
-	line, err := newRelay(far.hop.Addr, delay)
+func (r *run) draftOver(ctx context.Context, n *rig.Network, near, far *rig.Node, delay time.Duration) error {
+	line, err := rig.NewLine(far.Hop.Addr, delay)
 	if err != nil {
 		return err
 	}
-	defer line.close()
+	defer line.Close()
 	end := *far
-	end.hop.Addr = line.addr()
-	m, err := n.manager(near, &end)
+	end.Hop.Addr = line.Addr()
+	m, err := n.Manager(near, &end)
 	if err != nil {
 		return err
 	}
 	defer m.Close(ctx)
-	if err := retry(ctx, func() error { return short(ctx, m, near.capab) }); err != nil {
+	if err := rig.Retry(ctx, func() error { return short(ctx, m, near.Capab) }); err != nil {
 		return err
 	}
 	// A grammar makes the model repeat a sentence; a hot answer holds no more
@@ -77,14 +79,14 @@ func (r *run) draftOver(ctx context.Context, n *network, near, far *node, delay 
 		{"repetitive text", 2, protocol.Sampler{IgnoreEOG: true, Grammar: `root ::= ("a hop computes its layers and passes the hidden states on to the next one.\n")+`}},
 		{"novel text", 0.97, protocol.Sampler{IgnoreEOG: true, Temperature: 1.2}},
 	} {
-		var p pairs
+		var p report.Pairs
 		drafted, accepted, others := 0, 0, 0
 		runs := draftRuns
 		if delay == 0 {
-			runs *= 3 // they are short, and what disturbs the machine weighs more
+			runs *= 2 // they are short, and what disturbs the machine weighs more
 		}
 		for i := range runs {
-			q := ask(near.capab, draftPrompt, draftTokens)
+			q := rig.Ask(near.Capab, draftPrompt, draftTokens)
 			q.Prompt, q.Sampler = prompt, text.sampler
 			q.Sampler.Seed = uint32(i)
 			var took [2]time.Duration
@@ -100,7 +102,7 @@ func (r *run) draftOver(ctx context.Context, n *network, near, far *node, delay 
 					drafted, accepted = drafted+t.Drafted, accepted+t.Accepted
 				}
 			}
-			p.add(took[0], took[1])
+			p.Add(took[0], took[1])
 			for k := range ids[0] {
 				if ids[0][k] != ids[1][k] {
 					others++ // a tie of two logits, see "Exactness" in the tests of the session
@@ -108,15 +110,15 @@ func (r *run) draftOver(ctx context.Context, n *network, near, far *node, delay 
 				}
 			}
 		}
-		least := p.slowest()
+		least := p.Slowest()
 		note := fmt.Sprintf("%.1f tokens/s with, %.1f without; the lowest pair %.2f; %d of %d guesses right in %d tokens; %d of %d answers took another turn; load %s",
-			draftTokens/median(p.other).Seconds(), draftTokens/median(p.base).Seconds(), least, accepted, drafted, runs*draftTokens, others, runs, loadAverage())
+			draftTokens/report.Median(p.Other).Seconds(), draftTokens/report.Median(p.Base).Seconds(), least, accepted, drafted, runs*draftTokens, others, runs, report.LoadAverage())
 		name := fmt.Sprintf("guesses on against off, two hops %d ms apart, %s", delay.Milliseconds(), text.name)
 		if delay == 0 && text.target > 1 {
-			r.rep.add(Row{Name: name, Figure: fmt.Sprintf("%.3f", p.speed()), Note: note})
+			r.rep.Add(report.Row{Name: name, Figure: fmt.Sprintf("%.3f", p.Speed()), Note: note})
 			continue
 		}
-		r.rep.atLeast(name, p.speed(), text.target, note)
+		r.rep.AtLeast(name, p.Speed(), text.target, note)
 	}
 	return nil
 }

@@ -143,6 +143,7 @@ func (s *echoSession) Send(_ context.Context, f *protocol.Frame) error {
 
 func (s *echoSession) Frames() <-chan *protocol.Frame { return s.frames }
 func (s *echoSession) Cells() int                     { return protocol.MaxContext }
+func (s *echoSession) Kept() int                      { return 0 }
 
 func (s *echoSession) Close() error {
 	s.mu.Lock()

@@ -12,6 +12,8 @@ import (
 
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
+	"neuron/internal/bench/report"
+	"neuron/internal/bench/rig"
 )
 
 const (
@@ -59,25 +61,25 @@ func (r *run) threads(ctx context.Context) error {
 		return err
 	}
 	settings := []int{0, 1, runtime.NumCPU()} // 0 adapts
-	var nodes []*node
-	var routes []*route
+	var nodes []*rig.Node
+	var routes []*rig.Route
 	defer func() {
 		for _, x := range routes {
-			x.close()
+			x.Close()
 		}
 	}()
 	for _, t := range settings {
-		x, err := n.node(ctx, fmt.Sprintf("threads-%d", t), r.model, "all", t, r.s.chunk)
+		x, err := n.Node(ctx, fmt.Sprintf("threads-%d", t), r.model, "all", t, r.s.chunk)
 		if err != nil {
 			return err
 		}
 		nodes = append(nodes, x)
-		route, err := n.open(ctx, r.s.context, x)
+		route, err := n.Open(ctx, r.s.context, x)
 		if err != nil {
 			return err
 		}
 		routes = append(routes, route)
-		if _, err := route.prefill(promptOf(64), 64, 1); err != nil {
+		if _, err := route.Prefill(rig.Prompt(64), 64, 1); err != nil {
 			return err
 		}
 	}
@@ -99,19 +101,19 @@ func (r *run) threads(ctx context.Context) error {
 	if err := r.hostBusy(ctx, nodes[0], routes[0]); err != nil {
 		return err
 	}
-	return n.forget(nodes...)
+	return n.Forget(nodes...)
 }
 
 // compareThreads decodes with each setting in turns. The first one adapts.
 // It rests for rest before each of its turns.
-func (r *run) compareThreads(routes []*route, machine string, rest time.Duration) error {
+func (r *run) compareThreads(routes []*rig.Route, machine string, rest time.Duration) error {
 	times := make([][]time.Duration, len(routes))
 	for range threadBlocks {
 		for i, x := range routes {
 			if i == 0 {
 				time.Sleep(rest)
 			}
-			if _, err := x.decode(threadBlock, &times[i]); err != nil {
+			if _, err := x.Decode(threadBlock, &times[i]); err != nil {
 				return err
 			}
 		}
@@ -129,16 +131,16 @@ func (r *run) compareThreads(routes []*route, machine string, rest time.Duration
 		}
 	}
 	note := fmt.Sprintf("tokens/s: adaptive %.1f, 1 thread %.1f, %d threads %.1f", rate[0], rate[1], runtime.NumCPU(), rate[2])
-	r.rep.atLeast("adaptive threads / best fixed, "+machine, rate[0]/best, 0.9, note)
-	worst := quantile(times[0], 1)
-	r.rep.atMost("adaptive, longest step / median, "+machine, float64(worst)/float64(median(times[0])), 5, "x",
-		fmt.Sprintf("median %.0f ms, longest %.0f ms", ms(median(times[0])), ms(worst)))
+	r.rep.AtLeast("adaptive threads / best fixed, "+machine, rate[0]/best, 0.9, note)
+	worst := report.Quantile(times[0], 1)
+	r.rep.AtMost("adaptive, longest step / median, "+machine, float64(worst)/float64(report.Median(times[0])), 5, "x",
+		fmt.Sprintf("median %.0f ms, longest %.0f ms", report.Millis(report.Median(times[0])), report.Millis(worst)))
 	return nil
 }
 
 // idle measures the processor time of a stage that has nothing to do.
-func (r *run) idle(x *node) error {
-	parent, err := process.NewProcess(int32(x.proc.Pid()))
+func (r *run) idle(x *rig.Node) error {
+	parent, err := process.NewProcess(int32(x.Proc.Pid()))
 	if err != nil {
 		return fmt.Errorf("engine process: %w", err)
 	}
@@ -162,14 +164,14 @@ func (r *run) idle(x *node) error {
 	if err != nil {
 		return err
 	}
-	r.rep.atMost("idle stage, share of a core", 100*(after-before)/idleWatch.Seconds(), 0.5, "%", "")
+	r.rep.AtMost("idle stage, share of a core", 100*(after-before)/idleWatch.Seconds(), 0.5, "%", "")
 	return nil
 }
 
 // hostBusy overloads the machine until the node stops taking sessions, and
 // waits until it takes them again.
-func (r *run) hostBusy(ctx context.Context, x *node, route *route) error {
-	api, err := localapi.Dial(x.proc.Data)
+func (r *run) hostBusy(ctx context.Context, x *rig.Node, route *rig.Route) error {
+	api, err := localapi.Dial(x.Proc.Data)
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (r *run) hostBusy(ctx context.Context, x *node, route *route) error {
 		began := time.Now()
 		for time.Since(began) < busyWait {
 			if work {
-				if _, err := route.decode(2, nil); err != nil {
+				if _, err := route.Decode(2, nil); err != nil {
 					return 0, err
 				}
 			} else {
@@ -207,7 +209,7 @@ func (r *run) hostBusy(ctx context.Context, x *node, route *route) error {
 	if err != nil {
 		return err
 	}
-	r.rep.add(Row{Name: "host busy: drains, and comes back", Figure: fmt.Sprintf("%.1f s", back.Seconds()), OK: true,
+	r.rep.Add(report.Row{Name: "host busy: drains, and comes back", Figure: fmt.Sprintf("%.1f s", back.Seconds()), OK: true,
 		Note: fmt.Sprintf("drained after %.1f s beside %d busy programs per core", drained.Seconds(), 8)})
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/seam/seamclient"
+	"neuron/internal/bench/report"
 	"neuron/internal/identity"
 )
 
@@ -70,7 +71,7 @@ func (r *run) roundTrips(ctx context.Context) (err error) {
 	}
 	defer up.close()
 
-	var viaPost, viaUp pairs
+	var viaPost, viaUp report.Pairs
 	for i := range r.s.tripRuns + 1 {
 		var t [3]time.Duration
 		for k, f := range []func() error{tcp.trip, post.trip, up.trip} {
@@ -79,15 +80,15 @@ func (r *run) roundTrips(ctx context.Context) (err error) {
 			}
 		}
 		if i > 0 {
-			viaPost.add(t[0], t[1])
-			viaUp.add(t[0], t[2])
+			viaPost.Add(t[0], t[1])
+			viaUp.Add(t[0], t[2])
 		}
 	}
-	note := func(p *pairs) string {
-		return fmt.Sprintf("p50 %d us, raw TCP %d us", median(p.other).Microseconds(), median(p.base).Microseconds())
+	note := func(p *report.Pairs) string {
+		return fmt.Sprintf("p50 %d us, raw TCP %d us", report.Median(p.Other).Microseconds(), report.Median(p.Base).Microseconds())
 	}
-	r.rep.atMost("seam round trip, duplex POST, over raw TCP", viaPost.ratio(), 3, "", note(&viaPost))
-	r.rep.atMost("seam round trip, upgraded stream, over raw TCP", viaUp.ratio(), 2, "", note(&viaUp))
+	r.rep.AtMost("seam round trip, duplex POST, over raw TCP", viaPost.Ratio(), 3, "", note(&viaPost))
+	r.rep.AtMost("seam round trip, upgraded stream, over raw TCP", viaUp.Ratio(), 2, "", note(&viaUp))
 	return nil
 }
 
@@ -101,7 +102,7 @@ func halfway(n int, f func() error) (time.Duration, error) {
 		}
 		t[i] = time.Since(began)
 	}
-	return median(t), nil
+	return report.Median(t), nil
 }
 
 type tcpTrip struct {

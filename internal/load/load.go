@@ -33,6 +33,8 @@ type Options struct {
 	// Routes and Receipts are per second, For how long.
 	Routes, Receipts int
 	For              time.Duration
+	// Brief leaves out the memory and the restart: the load alone.
+	Brief bool
 }
 
 // spansPerSession follows from the two rates: each session has two hops.
@@ -83,43 +85,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, c.end()) }()
 	probe := &tracker{proc: net.Tracker, url: net.TrackerURL, client: c.http}
 
-	before, err := probe.memory(ctx)
-	if err != nil {
+	if err := joinAll(ctx, &o, c, probe, r); err != nil {
 		return err
 	}
-	if took, err = c.join(ctx); err != nil {
-		return err
-	}
-	r.line("joined", "%d nodes and %d gateways in %s", o.Nodes, o.Gateways, took.Round(time.Millisecond))
-	after, err := probe.memory(ctx)
-	if err != nil {
-		return err
-	}
-	per := (after.live - before.live) / int64(o.Nodes)
-	r.judge("memory per idle node", per <= nodeBytes, "%.1f KiB of heap and stacks (%.1f KiB of the process's resident memory); target %d KiB",
-		float64(per)/1024, float64(after.resident-before.resident)/float64(o.Nodes)/1024, nodeBytes>>10)
-
 	w := newWork(&o, c)
-	cpu, err := probe.cpu()
-	if err != nil {
+	if err := underLoad(ctx, &o, w, probe, r); err != nil {
 		return err
 	}
-	if err := w.run(ctx); err != nil {
-		return err
+	if !o.Brief {
+		back, err := c.restart(ctx, net)
+		if err != nil {
+			return err
+		}
+		r.judge("after a restart", back.all <= returnAfter, "all back within %s (half within %s), at most %d connections in one second; target %s",
+			back.all.Round(10*time.Millisecond), back.half.Round(10*time.Millisecond), back.peak, returnAfter)
 	}
-	busy, err := probe.cpu()
-	if err != nil {
-		return err
-	}
-	w.report(r)
-	r.line("tracker's CPU", "%.2f cores during the load", (busy-cpu).Seconds()/o.For.Seconds())
-
-	back, err := c.restart(ctx, net)
-	if err != nil {
-		return err
-	}
-	r.judge("after a restart", back.all <= returnAfter, "all back within %s (half within %s), at most %d connections in one second; target %s",
-		back.all.Round(10*time.Millisecond), back.half.Round(10*time.Millisecond), back.peak, returnAfter)
 	if err := c.end(); err != nil {
 		return err
 	}
@@ -131,6 +111,64 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	return r.verdict()
+}
+
+// joinAll brings the crowd, and measures what it takes of memory when it is idle.
+func joinAll(ctx context.Context, o *Options, c *crowd, probe *tracker, r *report) error {
+	var before memory
+	var err error
+	if !o.Brief {
+		if before, err = probe.memory(ctx); err != nil {
+			return err
+		}
+	}
+	took, err := c.join(ctx)
+	if err != nil {
+		return err
+	}
+	r.line("joined", "%d nodes and %d gateways in %s", o.Nodes, o.Gateways, took.Round(time.Millisecond))
+	if o.Brief {
+		return nil
+	}
+	after, err := probe.memory(ctx)
+	if err != nil {
+		return err
+	}
+	per := (after.live - before.live) / int64(o.Nodes)
+	r.judge("memory per idle node", per <= nodeBytes, "%.1f KiB of heap and stacks (%.1f KiB of the process's resident memory); target %d KiB",
+		float64(per)/1024, float64(after.resident-before.resident)/float64(o.Nodes)/1024, nodeBytes>>10)
+	return nil
+}
+
+// underLoad runs the load and measures the processor time of both sides.
+func underLoad(ctx context.Context, o *Options, w *work, probe *tracker, r *report) error {
+	theirs, err := probe.cpu()
+	if err != nil {
+		return err
+	}
+	ours, err := ownCPU()
+	if err != nil {
+		return err
+	}
+	from := time.Now()
+	if err := w.run(ctx); err != nil {
+		return err
+	}
+	took := time.Since(from)
+	w.report(r)
+	for _, p := range []struct {
+		name  string
+		since time.Duration
+		cpu   func() (time.Duration, error)
+	}{{"tracker's CPU", theirs, probe.cpu}, {"the crowd's CPU", ours, ownCPU}} {
+		now, err := p.cpu()
+		if err != nil {
+			return err
+		}
+		r.line(p.name, "%.2f cores during the load; %.2f ms for a route and its %d receipts",
+			(now-p.since).Seconds()/took.Seconds(), (now-p.since).Seconds()*1e3/float64(max(1, w.sessions())), hops*o.spansPerSession())
+	}
+	return nil
 }
 
 // report prints figures as they come and remembers what missed its target.

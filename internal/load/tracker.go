@@ -179,6 +179,15 @@ func (t *tracker) cpu() (time.Duration, error) {
 	return time.Duration((times.User + times.System) * float64(time.Second)), nil
 }
 
+// ownCPU is the processor time that this process has used.
+func ownCPU() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("this process's CPU time: %w", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
+
 // fileLimit tells how many files this process may open; the Go runtime raises
 // the soft limit to the hard one at its start.
 func fileLimit() string {

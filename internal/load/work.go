@@ -167,6 +167,13 @@ func (w *work) deliver(ctx context.Context, g *node, l *protocol.Lease, hash pro
 	return nil
 }
 
+// sessions is how many got a route.
+func (w *work) sessions() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.routes)
+}
+
 func (w *work) report(r *report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"neuron/engine/cli/apiclient"
+	"neuron/engine/localapi"
 	"neuron/engine/program"
 	"neuron/engine/protocol"
 )
@@ -20,6 +21,27 @@ func Endpoint(gateway *Proc) (program.Endpoint, error) { return program.ReadEndp
 
 // Client is a client of a gateway's API.
 func Client(e program.Endpoint) *apiclient.Client { return apiclient.New(e.URL, e.Key) }
+
+// WaitAccess waits until the gateway of a desktop engine answers.
+func WaitAccess(ctx context.Context, desktop *Proc, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	client, err := localapi.Dial(desktop.Data)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for {
+		if _, err = client.Access(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the desktop engine has no gateway after %s: %w", within, err)
+		case <-time.After(poll):
+		}
+	}
+}
 
 // poll is how often a condition is looked at.
 const poll = 50 * time.Millisecond

@@ -194,16 +194,46 @@ func (n *Net) StartGateway(ctx context.Context, name string, models []string, ar
 
 // spawn starts a program and waits for its first line on standard output.
 func (n *Net) spawn(ctx context.Context, name string, wrap []string, program string, args ...string) (*Proc, string, error) {
+	p, err := n.launch(name, wrap, program, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	timer := time.NewTimer(startTimeout)
+	defer timer.Stop()
+	select {
+	case line, ok := <-p.line:
+		if ok {
+			n.keep(p)
+			return p, line, nil
+		}
+		<-p.done
+		return nil, "", fmt.Errorf("%s ended at once: %s", name, p.lastWords())
+	case <-timer.C:
+		return nil, "", errors.Join(fmt.Errorf("%s is not ready after %s", name, startTimeout), p.Stop())
+	case <-ctx.Done():
+		return nil, "", errors.Join(context.Cause(ctx), p.Stop())
+	}
+}
+
+// keep has Stop end the process too.
+func (n *Net) keep(p *Proc) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.procs = append(n.procs, p)
+}
+
+// launch starts a program.
+func (n *Net) launch(name string, wrap []string, program string, args ...string) (*Proc, error) {
 	logPath := filepath.Join(n.o.Data, "logs", name+".log")
 	// A process that was killed and started again goes on with its log.
 	logFile, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, "", fmt.Errorf("log of %s: %w", name, err)
+		return nil, fmt.Errorf("log of %s: %w", name, err)
 	}
 	defer logFile.Close() // the child has its own descriptor
 	bin, err := filepath.Abs(filepath.Join(n.o.Bin, program))
 	if err != nil {
-		return nil, "", fmt.Errorf("program folder: %w", err)
+		return nil, fmt.Errorf("program folder: %w", err)
 	}
 	argv := append(append(append([]string{}, wrap...), bin), args...)
 	p := &Proc{Name: name, Data: n.dir(name), Log: logPath, done: make(chan struct{}), line: make(chan string, 1)}
@@ -215,30 +245,13 @@ func (n *Net) spawn(ctx context.Context, name string, wrap []string, program str
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	go n.own(p, out)
-
-	timer := time.NewTimer(startTimeout)
-	defer timer.Stop()
-	select {
-	case line, ok := <-p.line:
-		if ok {
-			n.mu.Lock()
-			n.procs = append(n.procs, p)
-			n.mu.Unlock()
-			return p, line, nil
-		}
-		<-p.done
-		return nil, "", fmt.Errorf("%s ended at once: %s", name, p.lastWords())
-	case <-timer.C:
-		return nil, "", errors.Join(fmt.Errorf("%s is not ready after %s", name, startTimeout), p.Stop())
-	case <-ctx.Done():
-		return nil, "", errors.Join(context.Cause(ctx), p.Stop())
-	}
+	return p, nil
 }
 
 func (n *Net) level() string {

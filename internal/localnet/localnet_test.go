@@ -14,6 +14,10 @@ import (
 
 	"neuron/engine/cli"
 	"neuron/engine/cli/apiclient"
+	"neuron/engine/localapi"
+	"neuron/engine/policy"
+	"neuron/engine/program"
+	"neuron/engine/protocol"
 	"neuron/internal/leaktest"
 	"neuron/llama"
 	"neuron/tracker-server/server"
@@ -31,7 +35,7 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := 0
 	switch name := filepath.Base(os.Args[0]); {
-	case name == "neuron-engine", len(os.Args) > 1 && os.Args[1] == "stage":
+	case name == "neuron-engine", len(os.Args) > 1 && (os.Args[1] == "stage" || os.Args[1] == "swarm"):
 		status = cli.Main(ctx, os.Args[1:])
 	case name == "neuron-tracker":
 		status = tracker(ctx)
@@ -91,6 +95,65 @@ func start(t *testing.T) *Net {
 }
 
 func alive(p *Proc) bool { return !errors.Is(syscall.Kill(p.Pid(), 0), syscall.ESRCH) }
+
+// TestDesktop: the computer of "make run" chats at once, and shares nothing; its
+// window may be closed.
+func TestDesktop(t *testing.T) {
+	leaktest.Check(t)
+	n := start(t)
+	if _, err := n.StartNode(t.Context(), "node", NodeOptions{Model: guide, Layers: "all"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.WaitRoute(t.Context(), guideName, within); err != nil {
+		t.Fatal(err)
+	}
+	set := func(s *policy.Settings) { s.SetUp, s.Tracker = true, n.TrackerURL }
+	d, err := n.StartDesktop(t.Context(), "desktop", set, "--model", guide, "--listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WaitAccess(t.Context(), d, within); err != nil {
+		t.Fatal(err)
+	}
+	e, err := program.ReadEndpoint(filepath.Join(d.Data, "gateway"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Client(e).Chat(t.Context(), apiclient.ChatRequest{
+		Model: guideName, Messages: []apiclient.Message{{Role: "user", Content: "What is Neuron?"}},
+	}, nil)
+	if err != nil || a.Text == "" || len(a.Telemetry.Route) != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	c, err := localapi.Dial(d.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if s, err := c.Status(t.Context()); err != nil || s.Sharing || s.Policy.Reason != protocol.SharingUserOff || len(s.StagePIDs) != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+
+	if n.HasWindow() {
+		t.Fatal("there is a window that nobody has built")
+	}
+	if err := os.WriteFile(filepath.Join(n.o.Bin, window), []byte("#!/bin/sh\necho \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := n.StartWindow(d)
+	if err != nil || !n.HasWindow() {
+		t.Fatal(err)
+	}
+	<-w.done
+	if line := <-w.line; line != "--data "+d.Data {
+		t.Errorf("the window was started with %q", line)
+	}
+	select {
+	case p := <-n.Died():
+		t.Errorf("reported as dead: %s", p.Describe())
+	default:
+	}
+}
 
 // TestNetwork starts a network as "make run" does and takes it apart.
 func TestNetwork(t *testing.T) {

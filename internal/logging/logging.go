@@ -86,6 +86,15 @@ func (l Levels) String() string {
 	return strings.Join(parts, ",")
 }
 
+// Lowest is the lowest of all levels.
+func (l Levels) Lowest() slog.Level {
+	lowest := l.Default
+	for _, v := range l.Components {
+		lowest = min(lowest, v)
+	}
+	return lowest
+}
+
 // level is the threshold of a component.
 func (l Levels) level(component string) slog.Level {
 	if v, ok := l.Components[component]; ok {
@@ -103,20 +112,31 @@ type Log struct {
 
 // New returns loggers that write text lines to w, one Write call per record.
 func New(w io.Writer, levels Levels) *Log {
-	lowest := levels.Default
-	for _, v := range levels.Components {
-		lowest = min(lowest, v)
-	}
-	// One handler for all components: its lock is what keeps lines whole.
-	return &Log{levels: levels, base: slog.NewTextHandler(w, &slog.HandlerOptions{Level: lowest})}
+	return NewTo(levels, slog.NewTextHandler(w, &slog.HandlerOptions{Level: levels.Lowest()}))
 }
 
-// FromEnv returns loggers on stderr with the levels of Env. A setting that
-// cannot be read is no reason to stay silent or to stop: the levels are info,
-// and the first line says what is wrong.
+// NewTo returns loggers whose records go to all handlers.
+func NewTo(levels Levels, handlers ...slog.Handler) *Log {
+	// One handler for all components: its lock is what keeps lines whole.
+	if len(handlers) == 1 {
+		return &Log{levels: levels, base: handlers[0]}
+	}
+	return &Log{levels: levels, base: slog.NewMultiHandler(handlers...)}
+}
+
+// FromEnv returns loggers on stderr with the levels of Env.
 func FromEnv() *Log {
+	return ToEnv(func(levels Levels) []slog.Handler {
+		return []slog.Handler{slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: levels.Lowest()})}
+	})
+}
+
+// ToEnv returns loggers on the handlers that to makes for the levels of Env. A
+// setting that cannot be read is no reason to stay silent or to stop: the levels
+// are info, and the first line says what is wrong.
+func ToEnv(to func(Levels) []slog.Handler) *Log {
 	levels, err := ParseLevels(os.Getenv(Env))
-	l := New(os.Stderr, levels)
+	l := NewTo(levels, to(levels)...)
 	if err != nil {
 		l.For("logging").Warn("log setting ignored", "variable", Env, "error", err)
 	}

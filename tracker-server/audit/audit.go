@@ -11,7 +11,6 @@ package audit
 import (
 	"cmp"
 	"container/list"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -46,54 +45,6 @@ func DefaultConfig() Config { return Config{Keep: 7 * 24 * time.Hour, MaxBytes: 
 // maxSpans bounds the receipts of one hop in one session: four for each 32
 // positions of the longest context.
 const maxSpans = 1 << 14
-
-// Checked is a receipt whose format and signatures are right.
-type Checked struct {
-	raw     []byte
-	id      protocol.Hash
-	both    bool
-	receipt *protocol.Receipt
-}
-
-// Check verifies a receipt in its wire form as far as that needs no other
-// knowledge, which is most of what a receipt costs: call it outside of the
-// lock that guards the Auditor. Codes: receipt_invalid, protocol_version,
-// unauthorized.
-func Check(raw []byte) (*Checked, error) {
-	s, r, err := protocol.ParseSignedReceipt(raw)
-	if err != nil {
-		return nil, err
-	}
-	return &Checked{raw: slices.Clone(raw), id: s.ID(), both: s.Both(), receipt: r}, nil
-}
-
-// stored decodes a receipt that was verified before it was stored. Its
-// signatures are not verified again: they are nearly all that a receipt costs,
-// and no proof is made without looking at them anew.
-func stored(raw []byte) (*Checked, error) {
-	if len(raw) != protocol.SignedReceiptSize {
-		return nil, protocol.Errorf(protocol.CodeReceiptInvalid, "a stored receipt has %d bytes", len(raw))
-	}
-	body := raw[:protocol.ReceiptSize]
-	r, err := protocol.ParseReceipt(body)
-	if err != nil {
-		return nil, err
-	}
-	receiver := raw[protocol.ReceiptSize+ed25519.PublicKeySize+ed25519.SignatureSize:]
-	return &Checked{
-		raw: slices.Clone(raw), id: sha256.Sum256(body), receipt: r,
-		both: slices.ContainsFunc(receiver, func(b byte) bool { return b != 0 }),
-	}, nil
-}
-
-// ID names the receipt: the hash of its bytes without signatures.
-func (c *Checked) ID() protocol.Hash { return c.id }
-
-// Both reports whether both ends have signed.
-func (c *Checked) Both() bool { return c.both }
-
-// Receipt is what the receipt says; it must not be changed.
-func (c *Checked) Receipt() *protocol.Receipt { return c.receipt }
 
 // Verdict is what became of a receipt and what follows from it.
 type Verdict struct {

@@ -653,8 +653,12 @@ func FuzzSubmit(f *testing.F) {
 		w := newWorld(t, 2)
 		a := New(DefaultConfig(), w)
 		w.submit(a, w.both(w.receipt(0, 0)))
-		if _, err := Check(raw); err != nil && protocol.AsError(err).Code == protocol.CodeInternal {
+		_, err := Check(raw)
+		if err != nil && protocol.AsError(err).Code == protocol.CodeInternal {
 			t.Fatal(err)
+		}
+		if _, errs := new(Checker).Check([][]byte{raw}); (errs[0] == nil) != (err == nil) {
+			t.Fatalf("%v alone, %v among others", err, errs[0])
 		}
 		// The same bytes as a body that hop 0 has signed.
 		body := w.half(w.receipt(0, 1)).Body

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -206,19 +208,18 @@ func (d *Desk) Finish(ctx context.Context) error {
 	batch := d.ends
 	d.ends = make(map[protocol.SessionID]ledger.End)
 	d.mu.Unlock()
-	var failed error
-	for id, e := range batch {
-		err := d.o.Ledger.Finish(ctx, e)
+	ends := slices.Collect(maps.Values(batch))
+	answers, err := d.o.Ledger.FinishAll(ctx, ends)
+	for i, e := range ends {
 		switch {
-		case err == nil, isCode(err, protocol.CodeSessionUnknown): // it ran unpaid
-		case isCode(err, protocol.CodeConflict):
-			d.o.Logger.Warn("the money of a session ended otherwise before", "session", id, "err", err)
-		default:
-			failed = err
+		case i >= len(answers):
 			d.put(e)
+		case answers[i] == nil, isCode(answers[i], protocol.CodeSessionUnknown): // it ran unpaid
+		default:
+			d.o.Logger.Warn("the money of a session ended otherwise before", "session", e.Session, "err", answers[i])
 		}
 	}
-	return failed
+	return err
 }
 
 const (

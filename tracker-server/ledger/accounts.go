@@ -20,7 +20,7 @@ func (l *Ledger) AddClient(ctx context.Context, name string) (a store.Account, e
 		return a, protocol.Errorf(protocol.CodeInvalidRequest, "an account needs a name of at most %d bytes", store.MaxNote)
 	}
 	a = store.Account{ID: store.AccountID("c-" + strings.ToLower(rand.Text())), Kind: store.KindClient, Name: name}
-	err = l.do(ctx, 1, func(t *txn) error {
+	err = l.do(ctx, func(t *txn) error {
 		a.Created = t.now
 		return t.AddAccount(a)
 	})
@@ -53,7 +53,7 @@ func EnsureOwner(tx store.LedgerTx, pub ed25519.PublicKey, starting store.Credit
 // packages keys and owners. f may be called again in another transaction, and
 // returns errors of its own before it writes anything.
 func (l *Ledger) Update(ctx context.Context, f func(tx store.LedgerTx, now time.Time) error) error {
-	return l.do(ctx, 1, func(t *txn) error {
+	return l.do(ctx, func(t *txn) error {
 		err := f(t.LedgerTx, t.now)
 		var e *protocol.Error
 		if !errors.As(err, &e) || e.Code.HTTPStatus() >= 500 {
@@ -74,7 +74,7 @@ func (l *Ledger) StartingCredit() store.Credit { return l.cfg.StartingCredit }
 // Grant gives credit to an account. ref names the grant, so that a repetition
 // is none. Errors: not_found, invalid_request, conflict.
 func (l *Ledger) Grant(ctx context.Context, to store.AccountID, ref string, amount store.Credit, note string) error {
-	return l.do(ctx, 1, func(t *txn) error {
+	return l.do(ctx, func(t *txn) error {
 		if amount <= 0 || amount > MaxGrant || ref == "" || len(ref) > 100 || len(note) > store.MaxNote {
 			return refuse(protocol.CodeInvalidRequest, "a grant needs a reference and an amount of at most %s", MaxGrant)
 		}
@@ -103,7 +103,7 @@ const maxMinted = store.Credit(1e18)
 // CloseAccount lets an account pay no more; what it has stays. Closing twice
 // does no harm. Error: not_found, forbidden for the house.
 func (l *Ledger) CloseAccount(ctx context.Context, id store.AccountID) error {
-	return l.do(ctx, 1, func(t *txn) error {
+	return l.do(ctx, func(t *txn) error {
 		a, err := t.Account(id)
 		if err != nil {
 			return asRefusal(err)
@@ -143,7 +143,7 @@ func (l *Ledger) Balances(ctx context.Context, id store.AccountID) (out store.Ba
 // corrected once its session has ended well. Errors: not_found, invalid_request
 // for other kinds, conflict.
 func (l *Ledger) Correct(ctx context.Context, txID, reason string) error {
-	return l.do(ctx, 2, func(t *txn) error {
+	return l.do(ctx, func(t *txn) error {
 		if reason == "" || len(reason) > store.MaxNote || len(txID) > 250 {
 			return refuse(protocol.CodeInvalidRequest, "a correction needs a reason of at most %d bytes", store.MaxNote)
 		}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"neuron/engine/protocol"
@@ -26,16 +27,59 @@ type End struct {
 // receipts are paid at once, and the rest goes back by Sweep. Errors:
 // session_unknown; conflict when it ended otherwise before.
 func (l *Ledger) Finish(ctx context.Context, e End) error {
-	return l.do(ctx, 4, func(t *txn) error {
-		s, err := t.session(e.Session)
+	answers, err := l.FinishAll(ctx, []End{e})
+	if err != nil {
+		return err
+	}
+	return answers[0]
+}
+
+// FinishAll is Finish for many, with an answer for each that was decided. Its
+// error is about the rest.
+func (l *Ledger) FinishAll(ctx context.Context, ends []End) (answers []error, err error) {
+	ctx = store.Later(ctx)
+	for len(ends) > 0 {
+		part := ends[:min(len(ends), sessionsAtOnce)]
+		some, err := l.finish(ctx, part)
+		if err != nil && len(part) > 1 {
+			// One of them may be at fault: it is found, and those before it go on.
+			part = part[:1]
+			some, err = l.finish(ctx, part)
+		}
 		if err != nil {
-			return err
+			return answers, err
 		}
-		if e.Failed {
-			return t.fail(s, "the session failed")
+		answers, ends = append(answers, some...), ends[len(part):]
+	}
+	return answers, nil
+}
+
+func (l *Ledger) finish(ctx context.Context, part []End) ([]error, error) {
+	answers := make([]error, len(part))
+	return answers, l.do(ctx, func(t *txn) error {
+		for i := range part {
+			err := t.finish(&part[i])
+			var r *refusal
+			if answers[i] = plain(err); err != nil && !errors.As(err, &r) {
+				return err
+			}
 		}
-		return t.succeed(s, &e)
+		return nil
 	})
+}
+
+// sessionsAtOnce is how many sessions or owners are dealt with as one operation.
+const sessionsAtOnce = 16
+
+func (t *txn) finish(e *End) error {
+	s, err := t.session(e.Session)
+	if err != nil {
+		return err
+	}
+	if e.Failed {
+		return t.fail(s, "the session failed")
+	}
+	return t.succeed(s, e)
 }
 
 func voidID(s *session) string { return "void:" + string(s.Session) }
@@ -123,13 +167,13 @@ func (l *Ledger) Sweep(ctx context.Context) (n int, err error) {
 	for {
 		var ids []protocol.SessionID
 		err := l.store.ViewLedger(ctx, func(tx store.LedgerView) (err error) {
-			ids, err = tx.Due(l.cfg.Now(), 64)
+			ids, err = tx.Due(l.cfg.Now(), sessionsAtOnce)
 			return err
 		})
 		if err != nil || len(ids) == 0 {
 			return n, err
 		}
-		err = l.do(ctx, len(ids), func(t *txn) error {
+		err = l.do(store.Later(ctx), func(t *txn) error {
 			for _, id := range ids {
 				if err := t.sweep(id); err != nil {
 					return err

@@ -63,7 +63,6 @@ func (c *Config) fill() {
 type Ledger struct {
 	cfg   Config
 	store store.Ledger
-	queue queue
 }
 
 // Open checks the books: every transaction adds up to 0, and so do all

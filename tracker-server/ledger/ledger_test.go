@@ -752,38 +752,105 @@ func TestBatchWithAFault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, Config{})
 	fault := errors.New("disk on fire")
-	good := func(i int) *op {
-		return &op{run: func(t *txn) error {
-			return t.AddAccount(store.Account{ID: store.AccountID(fmt.Sprintf("c-%d", i)), Kind: store.KindClient})
-		}, weight: 1, lead: make(chan struct{}), done: make(chan error, 1)}
+	var wg sync.WaitGroup
+	for i := range 60 {
+		wg.Go(func() {
+			id := store.AccountID(fmt.Sprintf("c-%d", i))
+			err := w.do(t.Context(), func(t *txn) error {
+				if err := t.AddAccount(store.Account{ID: id, Kind: store.KindClient}); err != nil {
+					return err
+				}
+				if i%3 == 1 {
+					return fault
+				}
+				return nil
+			})
+			if bad := i%3 == 1; errors.Is(err, fault) != bad || !bad && err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			if _, err := w.Balances(t.Context(), id); (err == nil) != (i%3 != 1) {
+				t.Errorf("%s after a fault: %v", id, err)
+			}
+		})
 	}
-	bad := &op{run: func(t *txn) error {
-		if err := t.AddAccount(store.Account{ID: "c-bad", Kind: store.KindClient}); err != nil {
-			return err
-		}
-		return fault
-	}, weight: 1, lead: make(chan struct{}), done: make(chan error, 1)}
-	a, b := good(1), good(2)
-	w.queue.waiting = []*op{a, bad, b}
-	w.write(context.Background())
-	if err := <-a.done; err != nil {
-		t.Error(err)
-	}
-	if err := <-bad.done; !errors.Is(err, fault) {
-		t.Error(err)
-	}
-	if err := <-b.done; err != nil {
-		t.Error(err)
-	}
-	if _, err := w.Balances(t.Context(), "c-bad"); err == nil {
-		t.Error("half of an operation stayed")
-	}
-	if _, err := w.Balances(t.Context(), "c-2"); err != nil {
-		t.Error(err)
-	}
+	wg.Wait()
+	w.check()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Grant(ctx, w.client, "x", 1, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
+}
+
+// TestFinishAll: of many ends each gets its own answer, and one that cannot be
+// written does not keep those before it from being written.
+func TestFinishAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, Config{})
+	var ends []End
+	for i := range 2*sessionsAtOnce + 3 {
+		w.reserve(i, 2)
+		w.submit(work(i, 0, 0, 64, 64), work(i, 1, 0, 64, 64))
+		ends = append(ends, End{Session: sid(i), Failed: i%5 == 1, Prefill: 64})
+	}
+	ends = append(ends, End{Session: "s-nobody"}, End{Session: sid(1)})
+	answers, err := w.FinishAll(t.Context(), ends)
+	w.must(err)
+	for i, got := range answers {
+		switch want := []protocol.Code{"", protocol.CodeSessionUnknown, protocol.CodeConflict}[max(0, i-len(ends)+3)]; {
+		case want != "":
+			w.code(got, want)
+		case got != nil:
+			t.Errorf("end %d: %v", i, got)
+		}
+	}
+	if len(answers) != len(ends) {
+		t.Errorf("%d answers to %d ends", len(answers), len(ends))
+	}
+	if got := w.balance(w.owners[0], store.Held); got != 0 {
+		t.Errorf("%d are held", got)
+	}
+	w.check()
+
+	w = newWorld(t, 1, Config{})
+	for i := range 6 {
+		w.reserve(i, 1)
+	}
+	disk := errors.New("disk on fire")
+	w.Ledger.store = &breaking{w.Ledger.store, sid(4), disk}
+	ends = nil
+	for i := range 6 {
+		ends = append(ends, End{Session: sid(i)})
+	}
+	if answers, err = w.FinishAll(t.Context(), ends); !errors.Is(err, disk) || len(answers) != 4 {
+		t.Errorf("%d answers, %v", len(answers), err)
+	}
+	w.check()
+}
+
+// breaking is a store that cannot write one session.
+type breaking struct {
+	store.Ledger
+	session protocol.SessionID
+	err     error
+}
+
+func (b *breaking) UpdateLedger(ctx context.Context, fs ...func(store.LedgerTx) error) error {
+	list := make([]func(store.LedgerTx) error, len(fs))
+	for i, f := range fs {
+		list[i] = func(tx store.LedgerTx) error { return f(breakingTx{tx, b}) }
+	}
+	return b.Ledger.UpdateLedger(ctx, list...)
+}
+
+type breakingTx struct {
+	store.LedgerTx
+	b *breaking
+}
+
+func (t breakingTx) SetReservation(r *store.Reservation) error {
+	if r.Session == t.b.session {
+		return t.b.err
+	}
+	return t.LedgerTx.SetReservation(r)
 }

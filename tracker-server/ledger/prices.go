@@ -85,7 +85,7 @@ func checkPrices(p store.Prices) error {
 // with the same content is a no-op. Errors: invalid_request, conflict.
 func (l *Ledger) AddPrices(ctx context.Context, p store.Prices) error {
 	p.From = p.From.Truncate(time.Microsecond).UTC()
-	return l.do(ctx, 1, func(t *txn) error {
+	return l.do(ctx, func(t *txn) error {
 		if err := checkPrices(p); err != nil {
 			return err
 		}

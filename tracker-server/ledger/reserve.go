@@ -56,7 +56,7 @@ func (r *Reserve) check() error {
 // unavailable without prices, invalid_request.
 func (l *Ledger) Reserve(ctx context.Context, r Reserve) (out store.Reservation, err error) {
 	r.Expires = r.Expires.Truncate(time.Microsecond).UTC()
-	err = l.do(ctx, 4, func(t *txn) error {
+	err = l.do(ctx, func(t *txn) error {
 		out, err = t.reserve(&r)
 		return err
 	})

@@ -19,10 +19,10 @@ func (l *Ledger) Settle(ctx context.Context) (n int, err error) {
 		return err
 	})
 	for len(owners) > 0 && err == nil {
-		part := owners[:min(len(owners), 64)]
+		part := owners[:min(len(owners), sessionsAtOnce)]
 		owners = owners[len(part):]
 		settled := 0
-		err = l.do(ctx, len(part), func(t *txn) error {
+		err = l.do(store.Later(ctx), func(t *txn) error {
 			settled = 0
 			for _, o := range part {
 				done, err := t.settle(o, until)
@@ -138,7 +138,7 @@ func (l *Ledger) endFreeze(ctx context.Context, owner store.AccountID, proof, no
 }
 
 func (l *Ledger) fault(ctx context.Context, owner store.AccountID, proof string, f func(*txn, *store.Account) error) error {
-	return l.do(ctx, 1, func(t *txn) error {
+	return l.do(ctx, func(t *txn) error {
 		if proof == "" || len(proof) > 100 {
 			return refuse(protocol.CodeInvalidRequest, "the proof's name has %d bytes; 1 to 100 are possible", len(proof))
 		}
@@ -169,7 +169,7 @@ type Seed struct {
 // returns the amount. Errors: forbidden for a one-sided receipt, conflict for a
 // grant that was paid for something else, not_found for a node without owner.
 func (l *Ledger) Seed(ctx context.Context, s Seed) (amount store.Credit, err error) {
-	err = l.do(ctx, 1, func(t *txn) error {
+	err = l.do(ctx, func(t *txn) error {
 		amount, err = t.seed(&s)
 		return err
 	})

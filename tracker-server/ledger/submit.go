@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
@@ -19,7 +20,9 @@ type Work struct {
 	Node  protocol.NodeID `json:"node"`
 	// Owner is checked when it is not "".
 	Owner store.AccountID `json:"-"`
-	Bytes int64           `json:"bytes"` // quantised weights of the hop's range
+	// Bytes are the quantised weights of the hop's range; AsReserved takes what
+	// the reservation says.
+	Bytes int64 `json:"bytes"`
 	// First and Last are the span [First, Last) of positions that stood at its
 	// end. It is empty, without rows, when all of them were rolled back.
 	First int64 `json:"first"`
@@ -30,6 +33,9 @@ type Work struct {
 	// BothSigned says that both ends of the hop signed the receipt.
 	BothSigned bool `json:"-"`
 }
+
+// AsReserved stands for the bytes that a hop was reserved with.
+const AsReserved = -1
 
 // MaxSpan bounds a receipt's span: a prefill chunk.
 const MaxSpan = 4096
@@ -55,35 +61,64 @@ type Result struct {
 	Error *protocol.Error `json:"error,omitempty"`
 }
 
-// chunk is how many receipts stand in the queue as one operation.
-const chunk = 64
+// PieceSize is about how many receipts are dealt with in one go: leases wait for
+// that.
+const PieceSize = 32
+
+// Piece is work that is posted in one transaction, with what belongs to it.
+type Piece struct {
+	Work []Work
+	// With runs in the same transaction, see store.Ledger; nil does nothing.
+	With func(store.LedgerTx) error
+	// Results is set by SubmitAll, in the order of Work.
+	Results []Result
+}
 
 // Submit posts receipts: what the client reserved moves to the owners of the
 // hops and to the house, held until the session has ended well. The results
-// stand in the order of work. The error is not nil when the rest could not be
-// decided; submitting all again is safe.
+// stand in the order of work. The error is not nil when not all could be
+// decided; submitting all again is safe. Leases do not wait for it
+// (store.Later).
 func (l *Ledger) Submit(ctx context.Context, work []Work) ([]Result, error) {
-	out := make([]Result, len(work))
-	for first := 0; first < len(work); first += chunk {
-		last := min(first+chunk, len(work))
-		err := l.do(ctx, last-first, func(t *txn) error {
-			for i := first; i < last; i++ {
-				var err error
-				if out[i], err = t.post(&work[i]); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return out[:first], err
-		}
+	var pieces []*Piece
+	for part := range slices.Chunk(work, PieceSize) {
+		pieces = append(pieces, &Piece{Work: part})
+	}
+	if err := l.SubmitAll(ctx, pieces); err != nil {
+		return nil, err
+	}
+	out := make([]Result, 0, len(work))
+	for _, p := range pieces {
+		out = append(out, p.Results...)
 	}
 	return out, nil
 }
 
+// SubmitAll is Submit for pieces; each is decided as a whole.
+func (l *Ledger) SubmitAll(ctx context.Context, pieces []*Piece) error {
+	runs := make([]func(*txn) error, len(pieces))
+	for i, p := range pieces {
+		p.Results = make([]Result, len(p.Work))
+		runs[i] = func(t *txn) error {
+			for j := range p.Work {
+				var err error
+				if p.Results[j], err = t.post(&p.Work[j]); err != nil {
+					return err
+				}
+			}
+			if p.With == nil {
+				return nil
+			}
+			return p.With(t.LedgerTx)
+		}
+	}
+	return l.do(store.Later(ctx), runs...)
+}
+
 // post decides one receipt. Its error is one of the store.
-func (t *txn) post(w *Work) (Result, error) {
+func (t *txn) post(asked *Work) (Result, error) {
+	own := *asked
+	w := &own
 	refused := func(c protocol.Code, format string, args ...any) (Result, error) {
 		return Result{Status: StatusRefused, Error: protocol.Errorf(c, format, args...)}, nil
 	}
@@ -108,6 +143,9 @@ func (t *txn) post(w *Work) (Result, error) {
 	h := &s.Hops[w.Hop]
 	if w.Node != h.Node || w.Owner != "" && w.Owner != h.Owner {
 		return refused(protocol.CodeForbidden, "hop %d of the session is another node's", w.Hop)
+	}
+	if w.Bytes == AsReserved {
+		w.Bytes = h.Bytes
 	}
 	if w.Bytes != h.Bytes {
 		return refused(protocol.CodeForbidden, "the receipt counts %d bytes of weights, the lease %d", w.Bytes, h.Bytes)
@@ -166,9 +204,10 @@ func (t *txn) postSpan(w *Work, s *session, h *store.ReservedHop) (Result, error
 	if err := t.AddSpan(span); err != nil {
 		return Result{}, err
 	}
-	h.Prefill, h.Decode, s.dirty = h.Prefill+prefill, h.Decode+decode, true
+	h.Prefill, h.Decode = h.Prefill+prefill, h.Decode+decode
+	s.paid |= 1 << w.Hop
 	if s.State == store.ReservationDone && agreed(&s.Reservation) {
-		s.Due = s.Ended.Add(t.cfg.AgreedAfter)
+		s.Due, s.dirty = s.Ended.Add(t.cfg.AgreedAfter), true
 	}
 	return Result{Status: StatusPosted, Amount: share}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +54,10 @@ type Config struct {
 	// lets it in again. Default: nothing happens.
 	Bar   func(node protocol.NodeID, why string)
 	Hooks Hooks
+	// Pace is the time between two groups of receipts, unless many wait: so much
+	// later a node is answered, and so many more receipts one write to the disk
+	// serves. Default: none.
+	Pace time.Duration
 }
 
 func (c *Config) fill() {
@@ -83,14 +89,17 @@ func (c *Config) fill() {
 // the disk serves many nodes. The next group begins when the one before it is
 // on the disk; no answer rests on what could still be lost.
 //
-// Of a group, the work is posted first, then the receipts and proofs are
-// stored, then the nodes are answered. Whoever got no answer sends again:
+// Of a group, the work is posted and the receipts and proofs are stored in one
+// transaction, or some receipts in one each, then the nodes are answered. Whoever got no answer sends again:
 // posting is idempotent, so a kill at any moment loses nothing and pays nothing
 // twice.
 type Intake struct {
-	cfg    Config
-	faults *Faults
-	limits limits
+	cfg     Config
+	faults  *Faults
+	limits  limits
+	checker audit.Checker
+	// checking is held by who verifies signatures; so many at a time.
+	checking chan struct{}
 
 	mu      sync.Mutex
 	waiting []*batch
@@ -100,7 +109,7 @@ type Intake struct {
 	pen     chan struct{}
 	source  *source
 	auditor *audit.Auditor
-	weights map[protocol.SessionID][]int64 // of the hops of reserved sessions
+	begun   time.Time // when the last group was
 }
 
 // Open makes an intake and puts the proven faults that stand into force again.
@@ -112,8 +121,8 @@ func Open(ctx context.Context, cfg Config) (*Intake, error) {
 	}
 	src := &source{ctx: ctx, store: cfg.Store}
 	return &Intake{
-		cfg: cfg, faults: f, limits: limits{now: cfg.Now}, pen: make(chan struct{}, 1),
-		source: src, auditor: audit.New(cfg.Audit, src), weights: make(map[protocol.SessionID][]int64),
+		cfg: cfg, faults: f, limits: limits{now: cfg.Now}, checking: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), pen: make(chan struct{}, 1),
+		source: src, auditor: audit.New(cfg.Audit, src),
 	}, nil
 }
 
@@ -140,8 +149,8 @@ type batch struct {
 }
 
 // maxGroup bounds the receipts of a group, unless one batch has more: nodes wait
-// for it, and so do leases, for which the same database is written.
-const maxGroup = 192
+// for it.
+const maxGroup = 256
 
 // Submit judges what node from has sent, stores it and pays for it. The answers
 // stand in the order of raws, see audit.Auditor.Submit for their codes. An
@@ -157,7 +166,7 @@ func (in *Intake) Submit(ctx context.Context, from protocol.NodeID, raws [][]byt
 		b.retry(protocol.Errorf(protocol.CodeUnavailable, "the tracker is stopping"))
 	case !in.limits.allow(from):
 		b.retry(protocol.Errorf(protocol.CodeRateLimited, "too many receipts of this node were refused, or were known before"))
-	case b.check(raws):
+	case in.check(b, raws):
 		in.wait(context.WithoutCancel(ctx), b)
 	}
 	useless := 0
@@ -175,16 +184,20 @@ func (in *Intake) Submit(ctx context.Context, from protocol.NodeID, raws [][]byt
 	return b.answers
 }
 
-// check verifies the signatures, which is most of what a receipt costs: many
-// callers do it at one time. It reports whether there is anything to judge.
-func (b *batch) check(raws [][]byte) (some bool) {
-	for i, raw := range raws {
-		c, err := audit.Check(raw)
+// check verifies the signatures, which is most of what a receipt costs, on half
+// of the processors: others wait for routes. It reports whether there is
+// anything to judge.
+func (in *Intake) check(b *batch, raws [][]byte) (some bool) {
+	in.checking <- struct{}{}
+	defer func() { <-in.checking }()
+	var errs []error
+	b.checked, errs = in.checker.Check(raws)
+	for i, err := range errs {
 		if err != nil {
 			b.answers[i] = refuse(err)
-			continue
+		} else {
+			some = true
 		}
-		b.checked[i], some = c, true
 	}
 	return some
 }
@@ -218,8 +231,29 @@ func (in *Intake) wait(ctx context.Context, b *batch) {
 	}
 }
 
+// pace waits until the next group is due. It reports whether there is one.
+func (in *Intake) pace() bool {
+	in.mu.Lock()
+	sum := 0
+	for _, b := range in.waiting {
+		sum += len(b.checked)
+	}
+	in.mu.Unlock()
+	if sum == 0 {
+		return false // another goroutine's group had all of them
+	}
+	if d := in.cfg.Pace - time.Since(in.begun); d > 0 && sum < maxGroup {
+		time.Sleep(d)
+	}
+	in.begun = time.Now()
+	return true
+}
+
 // lead judges one group of batches.
 func (in *Intake) lead(ctx context.Context) {
+	if !in.pace() {
+		return
+	}
 	in.mu.Lock()
 	n, sum := 0, 0
 	for n < len(in.waiting) && (n == 0 || sum+len(in.waiting[n].checked) <= maxGroup) {
@@ -231,9 +265,6 @@ func (in *Intake) lead(ctx context.Context) {
 		in.waiting = nil
 	}
 	in.mu.Unlock()
-	if len(group) == 0 {
-		return
-	}
 	in.source.ctx = ctx
 	err := in.judge(ctx, group)
 	if err != nil && len(group) > 1 && ofOne(err) {
@@ -266,10 +297,7 @@ func ofOne(err error) bool {
 // of what it was about, and all is to be sent again.
 func (in *Intake) judge(ctx context.Context, group []*batch) error {
 	g := in.ask(group)
-	err := in.pay(ctx, g.works)
-	if err == nil {
-		err = in.keep(ctx, g)
-	}
+	err := in.keep(ctx, g)
 	if err == nil {
 		return nil
 	}
@@ -285,9 +313,16 @@ func (in *Intake) judge(ctx context.Context, group []*batch) error {
 // judged is what the auditor said of a group.
 type judged struct {
 	sessions map[protocol.SessionID]bool
-	works    []work
-	keep     []store.Receipt
+	pieces   []*piece
 	proofs   []*audit.Proof
+}
+
+// room is the piece for the next receipt.
+func (g *judged) room() *piece {
+	if len(g.pieces) == 0 || g.pieces[len(g.pieces)-1].size() >= ledger.PieceSize {
+		g.pieces = append(g.pieces, new(piece))
+	}
+	return g.pieces[len(g.pieces)-1]
 }
 
 // ask shows a group to the auditor.
@@ -312,8 +347,9 @@ func (in *Intake) ask(group []*batch) *judged {
 				failed[r.Session] = v.ReceiptVerdict
 				in.cfg.Logger.Error("read the receipts of a session", "session", r.Session, "err", errors.Unwrap(v.Error))
 			}
+			p := g.room()
 			if v.Keep != nil {
-				g.keep = append(g.keep, store.Receipt{Session: r.Session, Hop: r.Hop, Seq: r.Span.Seq, Both: c.Both(), Expires: v.Expires, Raw: v.Keep})
+				p.keep = append(p.keep, store.Receipt{Session: r.Session, Hop: r.Hop, Seq: r.Span.Seq, Both: c.Both(), Expires: v.Expires, Raw: v.Keep})
 			}
 			for _, f := range v.Facts {
 				// What two neighbours say alone waits: it comes again when it is backed.
@@ -324,7 +360,7 @@ func (in *Intake) ask(group []*batch) *judged {
 				if f.Receipt == c.ID() {
 					w.answer = &b.answers[i]
 				}
-				g.works = append(g.works, w)
+				p.works = append(p.works, w)
 			}
 			g.proofs = append(g.proofs, v.Proofs...)
 		}
@@ -332,16 +368,15 @@ func (in *Intake) ask(group []*batch) *judged {
 	return g
 }
 
-// keep stores what a group brought, and acts on the faults in it.
+// keep pays for what a group brought and stores it, and acts on the faults in it.
 func (in *Intake) keep(ctx context.Context, g *judged) error {
 	proofs, err := in.faults.admit(ctx, g.proofs)
 	if err != nil {
 		return err
 	}
-	if len(g.keep)+len(proofs) > 0 {
-		if err := in.cfg.Store.AddReceipts(ctx, g.keep, proofs); err != nil {
-			return err
-		}
+	g.pieces = slices.DeleteFunc(g.pieces, func(p *piece) bool { return p.size() == 0 && len(proofs) == 0 })
+	if err := in.pay(ctx, g.pieces, proofs); err != nil {
+		return err
 	}
 	return in.faults.act(ctx, proofs)
 }

@@ -130,8 +130,8 @@ func TestFailures(t *testing.T) {
 			raws := [][]byte{r.Span(1, 0), r.Span(1, 1)}
 			w.send("retry", nodeID(1), raws...)
 			want := "accepted"
-			if what == "store" && after {
-				want = "repeat" // it was stored, and paid before that
+			if what == "ledger" && after {
+				want = "repeat" // it was stored and paid
 			} else {
 				w.send("retry", nodeID(1), raws...)
 			}
@@ -196,6 +196,27 @@ func TestFailuresOfOneBatch(t *testing.T) {
 		w.send("accepted", nodeID(1), bad.Span(1, seq))
 	}
 	w.check()
+}
+
+// Groups follow each other at the pace, but when many receipts wait.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cfg.Pace = time.Hour
+	var all [][]byte
+	for _, r := range []*receiptstest.Route{w.session(1, maxGroup), w.session(1, maxGroup)} {
+		for seq := range uint32(maxGroup/2 + 1) {
+			all = append(all, r.Span(0, seq))
+		}
+	}
+	w.send("accepted", nodeID(0), all[0]) // no group was before it
+	w.send("accepted", nodeID(0), all[1:]...)
+	w.cfg.Pace = 20 * time.Millisecond
+	begun := w.begun
+	w.send("repeat", nodeID(0), all[0])
+	if d := w.begun.Sub(begun); d < w.cfg.Pace {
+		t.Errorf("a group followed after %s", d)
+	}
 }
 
 // Many nodes at one time, each sending its receipts in any order until they are

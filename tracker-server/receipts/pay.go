@@ -17,58 +17,64 @@ type work struct {
 	answer *protocol.ReceiptVerdict
 }
 
-// maxWeights bounds the sessions whose reserved hops are remembered.
-const maxWeights = 1 << 14
+// piece is what becomes of some receipts in one transaction: a receipt is not
+// stored before the work is posted that it proves, since one that is stored
+// proves nothing new.
+type piece struct {
+	works []work
+	keep  []store.Receipt
+}
 
-// payAtOnce bounds what is posted in one go: leases wait for the ledger too.
-const payAtOnce = 128
+func (p *piece) size() int { return max(len(p.works), len(p.keep)) }
 
-// pay posts facts. Those of sessions that nobody reserved credit for are paid
-// to nobody, and those of sessions that failed neither. Asking again is safe.
-func (in *Intake) pay(ctx context.Context, works []work) error {
-	if len(works) == 0 {
-		return nil
+// pay posts and stores pieces, and proofs with the last one. Work of sessions
+// that nobody reserved credit for is paid to nobody, and that of sessions that
+// failed neither. Asking again is safe.
+func (in *Intake) pay(ctx context.Context, pieces []*piece, proofs []store.Proof) error {
+	list := make([]*ledger.Piece, len(pieces))
+	for i, p := range pieces {
+		faults := proofs
+		if i < len(pieces)-1 {
+			faults = nil
+		}
+		list[i] = &ledger.Piece{
+			Work: make([]ledger.Work, len(p.works)),
+			With: func(tx store.LedgerTx) error { return tx.AddReceipts(p.keep, faults) },
+		}
+		for j := range p.works {
+			list[i].Work[j] = workOf(&p.works[j].fact)
+		}
 	}
-	if err := in.weigh(ctx, works); err != nil {
+	if err := in.cfg.Ledger.SubmitAll(ctx, list); err != nil {
 		return err
 	}
-	var paid []work
-	var list []ledger.Work
-	for _, w := range works {
-		weights, ok := in.weights[w.fact.Session]
-		if !ok || w.fact.Hop >= len(weights) {
-			in.cfg.Hooks.Posted(ledger.StatusUnpaid, 0)
-			continue
-		}
-		paid, list = append(paid, w), append(list, workOf(&w.fact, weights[w.fact.Hop]))
-	}
-	var results []ledger.Result
-	for len(list) > 0 {
-		n := min(len(list), payAtOnce)
-		some, err := in.cfg.Ledger.Submit(ctx, list[:n])
-		if err != nil {
-			return err
-		}
-		results, list = append(results, some...), list[n:]
-	}
-	for i, r := range results {
-		in.cfg.Hooks.Posted(r.Status, r.Amount)
-		if r.Status != ledger.StatusRefused {
-			continue
-		}
-		f := &paid[i].fact
-		in.cfg.Logger.Info("work is not paid", "session", f.Session, "hop", f.Hop, "node", f.Node.Short(), "err", r.Error)
-		if paid[i].answer != nil {
-			*paid[i].answer = refuse(r.Error)
+	for i, p := range pieces {
+		for j := range p.works {
+			in.paid(&p.works[j], list[i].Results[j])
 		}
 	}
 	return nil
 }
 
+// paid tells what became of the work of a receipt.
+func (in *Intake) paid(w *work, r ledger.Result) {
+	if r.Status == ledger.StatusRefused && r.Error.Code == protocol.CodeSessionUnknown {
+		r.Status = ledger.StatusUnpaid
+	}
+	in.cfg.Hooks.Posted(r.Status, r.Amount)
+	if r.Status != ledger.StatusRefused {
+		return
+	}
+	in.cfg.Logger.Info("work is not paid", "session", w.fact.Session, "hop", w.fact.Hop, "node", w.fact.Node.Short(), "err", r.Error)
+	if w.answer != nil {
+		*w.answer = refuse(r.Error)
+	}
+}
+
 // workOf puts a fact as the ledger knows work: the positions that stand.
-func workOf(f *audit.Fact, bytes int64) ledger.Work {
+func workOf(f *audit.Fact) ledger.Work {
 	w := ledger.Work{
-		Session: f.Session, Hop: f.Hop, Epoch: int64(f.Epoch), Node: f.Node, Bytes: bytes,
+		Session: f.Session, Hop: f.Hop, Epoch: int64(f.Epoch), Node: f.Node, Bytes: ledger.AsReserved,
 		First: int64(f.First), Last: int64(f.Last), BothSigned: true,
 	}
 	if f.Kind == protocol.SpanPrefill {
@@ -77,40 +83,6 @@ func workOf(f *audit.Fact, bytes int64) ledger.Work {
 		w.Decode = w.Last - w.First
 	}
 	return w
-}
-
-// weigh finds the bytes of the hops of sessions that it does not know. What
-// nobody has reserved stays unknown.
-func (in *Intake) weigh(ctx context.Context, works []work) error {
-	if len(in.weights) > maxWeights {
-		clear(in.weights)
-	}
-	asked := make(map[protocol.SessionID]bool)
-	for _, w := range works {
-		if _, ok := in.weights[w.fact.Session]; !ok {
-			asked[w.fact.Session] = true
-		}
-	}
-	if len(asked) == 0 {
-		return nil
-	}
-	return in.cfg.Ledger.View(ctx, func(v store.LedgerView) error {
-		for id := range asked {
-			r, err := v.Reservation(id)
-			if isCode(err, protocol.CodeNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			weights := make([]int64, len(r.Hops))
-			for i := range r.Hops {
-				weights[i] = r.Hops[i].Bytes
-			}
-			in.weights[id] = weights
-		}
-		return nil
-	})
 }
 
 func isCode(err error, code protocol.Code) bool {

@@ -65,12 +65,21 @@ func (f *flaky) around(what string, rs []store.Receipt, do func() error) error {
 	return err
 }
 
-func (f *flaky) AddReceipts(ctx context.Context, rs []store.Receipt, ps []store.Proof) error {
-	return f.around("store", rs, func() error { return f.Store.AddReceipts(ctx, rs, ps) })
+func (f *flaky) UpdateLedger(ctx context.Context, fs ...func(store.LedgerTx) error) error {
+	list := make([]func(store.LedgerTx) error, len(fs))
+	for i, do := range fs {
+		list[i] = func(tx store.LedgerTx) error { return do(flakyTx{tx, f}) }
+	}
+	return f.around("ledger", nil, func() error { return f.Store.UpdateLedger(ctx, list...) })
 }
 
-func (f *flaky) UpdateLedger(ctx context.Context, do func(store.LedgerTx) error) error {
-	return f.around("ledger", nil, func() error { return f.Store.UpdateLedger(ctx, do) })
+type flakyTx struct {
+	store.LedgerTx
+	f *flaky
+}
+
+func (t flakyTx) AddReceipts(rs []store.Receipt, ps []store.Proof) error {
+	return t.f.around("store", rs, func() error { return t.LedgerTx.AddReceipts(rs, ps) })
 }
 
 func (f *flaky) Session(ctx context.Context, id protocol.SessionID) (x store.Session, err error) {

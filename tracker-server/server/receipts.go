@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,6 +12,9 @@ import (
 	"neuron/tracker-server/receipts"
 	"neuron/tracker-server/store"
 )
+
+// receiptsPace gathers the receipts of many nodes for one write to the disk.
+const receiptsPace = 25 * time.Millisecond
 
 // openReceipts begins to take receipts, and puts proven faults into force again.
 // The ledger is open.
@@ -25,7 +29,7 @@ func (c *core) openReceipts(ctx context.Context) error {
 		Name: "neuron_tracker_credit_posted_total", Help: "Credits posted to owners for receipts."})
 	c.metrics.registry.MustRegister(judged, proven, works, credit)
 	in, err := receipts.Open(ctx, receipts.Config{
-		Store: c.store, Ledger: c.ledger, Now: c.o.Now, Logger: c.o.Logger,
+		Store: c.store, Ledger: c.ledger, Now: c.o.Now, Logger: c.o.Logger, Pace: receiptsPace,
 		Bar: func(id protocol.NodeID, why string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

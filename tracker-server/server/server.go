@@ -50,6 +50,7 @@ const (
 	tickEvery    = 250 * time.Millisecond
 	pruneEvery   = 24 * time.Hour
 	retryWrite   = time.Second
+	persistPace  = 25 * time.Millisecond
 	closeTimeout = 10 * time.Second
 )
 
@@ -279,6 +280,12 @@ func (s *Server) persistLoop() {
 			continue
 		case <-s.core.kick:
 		case <-retry:
+		}
+		// What others change meanwhile goes to the disk with it.
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(persistPace):
 		}
 		retry = nil
 		if err := s.core.persist(s.ctx); err != nil && s.ctx.Err() == nil {

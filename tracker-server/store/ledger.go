@@ -20,8 +20,11 @@ import (
 type Ledger interface {
 	// UpdateLedger runs f in one transaction that no other writer can overlap,
 	// and commits it when f returns nil. What f did before it returned an error
-	// is undone. f calls nothing but its argument, and runs once.
-	UpdateLedger(ctx context.Context, f func(LedgerTx) error) error
+	// is undone. f calls nothing but its argument. It shares its transaction with
+	// others, and runs a second time when one of them, or f itself, has failed:
+	// it gives the same answers then. Of several, each is in the ledger or not by
+	// itself; the error is that of one that is not, or nil.
+	UpdateLedger(ctx context.Context, fs ...func(LedgerTx) error) error
 	// ViewLedger runs f on one consistent state.
 	ViewLedger(ctx context.Context, f func(LedgerView) error) error
 }
@@ -42,6 +45,13 @@ type LedgerTx interface {
 	ReservationTx
 	KeyTx
 	OwnerTx
+	ReceiptTx
+}
+
+// ReceiptTx stores receipts together with what they are paid.
+type ReceiptTx interface {
+	// AddReceipts is that of Receipts, in this transaction.
+	AddReceipts(rs []Receipt, ps []Proof) error
 }
 
 // Credit is an amount of money in micro-credits: a million are one credit.
@@ -307,7 +317,8 @@ type MoneyTx interface {
 	AddPrices(p Prices) error
 	// Append stores t with the next Seq, which it returns in t, and At not
 	// before the newest transaction's, and adds its lines to the balances.
-	// Error: conflict when the id exists, internal when the sum is not 0.
+	// Error: internal when the sum is not 0; conflict when the id exists, which
+	// may be found only after f has returned, which then runs again.
 	Append(t *Transaction) error
 	// Rebuild replaces the table of balances by Fold.
 	Rebuild() error
@@ -400,9 +411,10 @@ type ReservationView interface {
 // ReservationTx writes reservations.
 type ReservationTx interface {
 	AddReservation(r *Reservation) error
-	// SetReservation stores State, Ended, ToldPrefill, ToldDecode and Due, and
-	// the paid rows of the hops.
+	// SetReservation stores State, Ended, ToldPrefill, ToldDecode and Due.
 	SetReservation(r *Reservation) error
+	// SetPaid stores the paid rows of one hop.
+	SetPaid(r *Reservation, hop int) error
 	AddSpan(s Span) error
 }
 

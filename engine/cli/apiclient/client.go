@@ -77,17 +77,19 @@ type chunk struct {
 }
 
 type wireError struct {
-	Message string         `json:"message"`
-	Code    protocol.Code  `json:"code"`
-	Hop     *int           `json:"hop"`
-	Phase   protocol.Phase `json:"phase"`
+	Message string            `json:"message"`
+	Code    protocol.Code     `json:"code"`
+	Hop     *int              `json:"hop"`
+	Phase   protocol.Phase    `json:"phase"`
+	Param   string            `json:"param"`
+	Detail  map[string]string `json:"detail"`
 }
 
 func (e *wireError) err() error {
 	if e.Code == "" { // a server of others
 		e.Code = protocol.CodeUnavailable
 	}
-	return &protocol.Error{Code: e.Code, Message: e.Message, Hop: e.Hop, Phase: e.Phase}
+	return &protocol.Error{Code: e.Code, Message: e.Message, Hop: e.Hop, Phase: e.Phase, Param: e.Param, Detail: e.Detail}
 }
 
 // Chat streams an answer; onDelta is called for each piece of text, from the
@@ -98,11 +100,17 @@ func (c *Client) Chat(ctx context.Context, r ChatRequest, onDelta func(string)) 
 	if r.NoDraft {
 		ext["draft"] = "off"
 	}
-	body, err := json.Marshal(struct {
+	return c.Stream(ctx, struct {
 		ChatRequest
 		Stream bool           `json:"stream"`
 		Neuron map[string]any `json:"neuron"`
-	}{r, true, ext})
+	}{r, true, ext}, r.OnTelemetry, onDelta)
+}
+
+// Stream is Chat for a request with fields of the caller's own, which has to ask
+// for a stream.
+func (c *Client) Stream(ctx context.Context, request any, onTelemetry func(protocol.Telemetry), onDelta func(string)) (*Answer, error) {
+	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
@@ -112,7 +120,7 @@ func (c *Client) Chat(ctx context.Context, r ChatRequest, onDelta func(string)) 
 	}
 	defer resp.Body.Close()
 	a := &Answer{Session: protocol.SessionID(resp.Header.Get("X-Neuron-Session"))}
-	if err := a.read(resp.Body, r.OnTelemetry, onDelta); err != nil {
+	if err := a.read(resp.Body, onTelemetry, onDelta); err != nil {
 		return nil, err
 	}
 	return a, nil

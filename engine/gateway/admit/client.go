@@ -49,6 +49,10 @@ func NewClients(keys []Key, now func() time.Time) []*Client {
 	return out
 }
 
+// ID tells the client from others; it changes with the secret, and is not for
+// anybody's eyes.
+func (c *Client) ID() string { return string(c.sum[:]) }
+
 // Find is the client whose secret is given, comparing all of them in constant
 // time whatever their length; nil if there is none.
 func Find(clients []*Client, secret string) (found *Client) {

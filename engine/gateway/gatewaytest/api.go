@@ -349,6 +349,7 @@ func APISuite(t *testing.T, a API) {
 		t.Run("samplers", func(t *testing.T) { samplers(t, a) })
 		t.Run("special tokens", func(t *testing.T) { specialTokens(t, a) })
 	}
+	t.Run("watched while it runs", func(t *testing.T) { watched(t, a) })
 	t.Run("the client leaves", func(t *testing.T) { clientLeaves(t, a) })
 	if a.Real { // the fake would be done
 		t.Run("the client hangs up", func(t *testing.T) { clientHangsUp(t, a) })

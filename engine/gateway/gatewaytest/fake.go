@@ -58,6 +58,7 @@ type Fake struct {
 	Script   func(r gateway.GenerateRequest) Script
 	Context  int
 	Template string
+	Cached   int // prompt tokens that the network says to have kept
 
 	wg sync.WaitGroup
 
@@ -195,7 +196,7 @@ func (f *Fake) Generate(ctx context.Context, r gateway.GenerateRequest) (gateway
 	s := &session{f: f, id: protocol.NewSessionID(), tokens: make(chan protocol.Token)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.now = protocol.Telemetry{Session: s.id, Request: r.Request, Name: ModelName, Phase: protocol.PhaseQueued, Seq: 1,
-		At: time.Now(), PrefillTotal: len(r.Prompt)}
+		At: time.Now(), PrefillTotal: len(r.Prompt), PrefillCached: f.Cached}
 	f.sessions[s.id] = s
 	f.wg.Add(1)
 	go s.run(script, r)
@@ -215,7 +216,7 @@ func (s *session) run(script Script, r gateway.GenerateRequest) {
 	s.finish, s.err = s.generate(script, r)
 	s.update(func(t *protocol.Telemetry) {
 		t.Finish, t.Phase = s.finish, protocol.PhaseDone
-		if s.err != nil {
+		if s.finish == protocol.FinishError {
 			t.Phase, t.Error = protocol.PhaseFailed, s.err
 		}
 	})

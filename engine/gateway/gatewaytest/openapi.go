@@ -103,8 +103,8 @@ func modern(v any) any {
 }
 
 // Checked wraps a gateway's handler: every JSON answer and every event of a
-// stream is held against OpenAI's description. It says so when the description
-// is not there.
+// stream is held against OpenAI's description, and telemetry against ours. It
+// says so when OpenAI's is not there.
 func Checked(t testing.TB, next http.Handler) http.Handler {
 	t.Helper()
 	all, err := schemas()
@@ -113,7 +113,6 @@ func Checked(t testing.TB, next http.Handler) http.Handler {
 	}
 	if all == nil {
 		t.Logf("NOT CHECKED against OpenAI's description: no shared testdata/%s (set NEURON_SHARED)", openAPI)
-		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
@@ -121,7 +120,12 @@ func Checked(t testing.TB, next http.Handler) http.Handler {
 			return
 		}
 		tee := &tee{ResponseWriter: w, status: http.StatusOK}
-		defer func() { checkAnswer(t, all, r, tee) }()
+		defer func() {
+			checkSnapshots(t, r, tee)
+			if all != nil {
+				checkAnswer(t, all, r, tee)
+			}
+		}()
 		next.ServeHTTP(tee, r)
 	})
 }

@@ -24,6 +24,7 @@ type account struct {
 	seq     uint32          // of the open span
 	epoch   uint32          // of the rows that may come, and where the next one lies
 	next    uint32
+	begun   bool // a row frame came: it says where the session begins
 }
 
 // event is a row frame on its way, or a truncate between them.
@@ -37,6 +38,9 @@ type event struct {
 func (a *account) push(e event) error {
 	if len(a.events) >= maxSpanEvents {
 		return protocol.Errorf(protocol.CodeStageOverloaded, "more than %d frames wait for their acknowledgement", maxSpanEvents)
+	}
+	if e.h.Kind.Rows() && !a.begun {
+		a.begun, a.next = true, e.h.Pos // what lies before it is kept state
 	}
 	a.events = append(a.events, e)
 	return nil

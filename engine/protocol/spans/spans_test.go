@@ -405,3 +405,32 @@ func FuzzSpans(f *testing.F) {
 		}
 	})
 }
+
+// A session may begin behind kept state: nothing before it is in a span.
+func TestSpansBehindKeptState(t *testing.T) {
+	for _, hops := range []int{1, 2, 3} {
+		r := newSpanRoute(t, hops)
+		r.pos = 640
+		r.step(protocol.KindPrefill, 60, hops, 1)
+		for range 40 {
+			r.step(protocol.KindDecode, 1, hops, 1)
+		}
+		for i, closed := range r.closed {
+			if len(closed) != 2 || closed[0].First != 640 || closed[0].Rows != 60 || closed[1].First != 700 || closed[1].Last != 732 {
+				t.Errorf("%d hops, hop %d: %+v", hops, i, closed)
+			}
+			if i > 0 && closed[0].Input != r.closed[i-1][0].Output {
+				t.Errorf("hop %d does not continue the one before", i)
+			}
+		}
+		// Only the first rows say where it begins.
+		ids := make([]int32, 1)
+		r.must(r.hops[0].In(protocol.IDFrame(protocol.KindDecode, 800, ids)))
+		if hops == 1 {
+			continue
+		}
+		if err := r.hops[0].Acked(0, 800); err == nil {
+			t.Error("rows behind a gap are counted")
+		}
+	}
+}

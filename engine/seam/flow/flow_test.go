@@ -60,6 +60,46 @@ func TestPosition(t *testing.T) {
 	admit(4, 80, 1, true)
 }
 
+// TestPositionBehindKeptState: the first rows say where a session begins, up to
+// what is kept, and only they.
+func TestPositionBehindKeptState(t *testing.T) {
+	t.Parallel()
+	for pos, ok := range map[uint32]bool{0: true, 64: true, 192: true, 193: false, 400: false} {
+		p := Position{Limit: 500, Kept: 192}
+		if got, err := p.Admit(row(0, pos, 10, 0)); got != ok || (err == nil) != ok {
+			t.Fatalf("rows at %d: %v, %v", pos, got, err)
+		}
+		if !ok {
+			continue
+		}
+		if _, err := p.Admit(row(0, pos, 10, 0)); err == nil {
+			t.Errorf("rows at %d came twice", pos)
+		}
+		if got, err := p.Admit(row(0, pos+10, 10, 0)); !got || err != nil || p.Next() != pos+20 {
+			t.Errorf("rows behind %d: %v, next %d", pos+10, err, p.Next())
+		}
+	}
+	// A truncate that comes first is the beginning.
+	p := Position{Limit: 500, Kept: 192}
+	if to, err := p.Truncate(protocol.ControlFrame(protocol.KindTruncate, 0, 1, 0)); to != 0 || err != nil {
+		t.Fatal(to, err)
+	}
+	if _, err := p.Admit(row(1, 64, 10, 0)); err == nil {
+		t.Error("rows at 64 behind a truncate to 0")
+	}
+	// A cancel of the first rows leaves what is kept before them.
+	p = Position{Limit: 500, Kept: 192}
+	if _, err := p.Admit(row(0, 128, 10, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Cancel(protocol.ControlFrame(protocol.KindCancel, 0, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := p.Truncate(protocol.ControlFrame(protocol.KindTruncate, 0, 1, 128)); to != 128 || err != nil {
+		t.Errorf("back to %d, %v", to, err)
+	}
+}
+
 func TestWindowBounds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -17,7 +17,11 @@ const maxEpoch = 1 << 28
 // so the truncate that follows must stay within them.
 type Position struct {
 	Limit uint32 // cells of the session; set once
+	// Kept is the position up to which the stage has state from the start; the
+	// first rows may begin there or before. Set once.
+	Kept uint32
 
+	begun bool   // rows or a truncate came
 	epoch uint32 // of the rows that may come
 	live  uint32 // epochs below are dead
 	next  uint32 // position of the next row
@@ -33,6 +37,9 @@ func (p *Position) Admit(f *protocol.Frame) (bool, *protocol.Error) {
 	if f.Epoch != p.epoch {
 		return false, protocol.Errorf(protocol.CodeFrameOrder, "rows of epoch %d in epoch %d", f.Epoch, p.epoch)
 	}
+	if !p.begun && f.Pos <= p.Kept {
+		p.next, p.done = f.Pos, f.Pos
+	}
 	if f.Pos != p.next {
 		return false, protocol.Errorf(protocol.CodeFrameOrder, "rows at position %d, expected %d", f.Pos, p.next)
 	}
@@ -40,6 +47,7 @@ func (p *Position) Admit(f *protocol.Frame) (bool, *protocol.Error) {
 		return false, protocol.Errorf(protocol.CodeContextExceeded, "rows up to position %d, the session has %d cells", f.Pos+f.Rows, p.Limit)
 	}
 	p.next += f.Rows
+	p.begun = true
 	return true, nil
 }
 
@@ -59,6 +67,7 @@ func (p *Position) Truncate(f *protocol.Frame) (uint32, *protocol.Error) {
 	if to > bound {
 		return 0, protocol.Errorf(protocol.CodeFrameOrder, "truncate to position %d, rows end at %d", to, bound)
 	}
+	p.begun = true
 	p.epoch, p.next = f.Epoch, to
 	p.done = min(p.done, to)
 	return to, nil

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"sync"
 
+	"neuron/engine/prefix"
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
 )
@@ -43,6 +44,8 @@ type Stage struct {
 	poison   bool
 	opened   int
 	period   uint32 // of what the tail says; 0: none
+	keeps    bool
+	kept     []seam.Prefix // of sessions that have ended
 }
 
 // NewStage returns a stage that has loaded use of a model of Layers layers,
@@ -106,6 +109,24 @@ func (s *Stage) Repeat(period uint32) {
 	s.period = period
 }
 
+// Keep makes the stage keep the state of sessions that end, as many as come.
+func (s *Stage) Keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeps = true
+}
+
+// keptLocked is how far p's beginning is kept.
+func (s *Stage) keptLocked(p seam.Prefix) int {
+	n := 0
+	for _, k := range s.kept {
+		if k.Scope == p.Scope {
+			n = max(n, k.Keys.Common(p.Keys))
+		}
+	}
+	return n * prefix.Block
+}
+
 // tokenAt is the tail's token for pos.
 func (s *Stage) tokenAt(pos uint32) int32 {
 	s.mu.Lock()
@@ -162,6 +183,7 @@ func (s *Stage) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession, 
 	s.opened++
 	sess := &session{
 		stage: s, id: o.Session, head: s.capab.Head, tail: tail, cells: o.Context,
+		prefix: o.Prefix, kept: s.keptLocked(o.Prefix),
 		in: make(chan *protocol.Frame, 4), frames: make(chan *protocol.Frame, 4),
 		wake: make(chan struct{}), done: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -178,6 +200,8 @@ type session struct {
 	id         protocol.SessionID
 	head, tail bool
 	cells      int
+	prefix     seam.Prefix
+	kept       int
 	in         chan *protocol.Frame
 	frames     chan *protocol.Frame
 	ctx        context.Context
@@ -192,9 +216,11 @@ type session struct {
 	err  *protocol.Error
 
 	epoch, next uint32 // run only
+	begun       bool   // run only
 }
 
 func (s *session) Cells() int                     { return s.cells }
+func (s *session) Kept() int                      { return s.kept }
 func (s *session) Frames() <-chan *protocol.Frame { return s.frames }
 
 func (s *session) Send(ctx context.Context, f *protocol.Frame) error {
@@ -246,6 +272,10 @@ func (s *session) Close() error {
 		defer s.stage.mu.Unlock()
 		delete(s.stage.sessions, s.id)
 		s.stage.cells += s.cells
+		if n := min(int(s.next)/prefix.Block, s.prefix.Keys.Blocks()); s.stage.keeps && n > 0 {
+			s.prefix.Keys = s.prefix.Keys.First(n)
+			s.stage.kept = append(s.stage.kept, s.prefix)
+		}
 	})
 	<-s.done
 	return nil
@@ -311,6 +341,10 @@ func (s *session) alive(f *protocol.Frame) bool {
 }
 
 func (s *session) compute(f *protocol.Frame, poison bool) *protocol.Error {
+	if !s.begun && int(f.Pos) <= s.kept {
+		s.next = f.Pos
+	}
+	s.begun = true
 	if f.Epoch != s.epoch || f.Pos != s.next || int(f.Pos+f.Rows) > s.cells {
 		return protocol.Errorf(protocol.CodeFrameOrder, "rows at %d of epoch %d, expected %d of %d", f.Pos, f.Epoch, s.next, s.epoch)
 	}

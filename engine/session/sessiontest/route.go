@@ -229,6 +229,9 @@ func (r *route) order(f *protocol.Frame) error {
 		}
 		r.epoch, r.next = f.Epoch, f.Pos
 	case f.Kind.Rows():
+		if r.next == 0 && r.epoch == 0 {
+			r.next = f.Pos // a session may begin behind what is kept
+		}
 		if f.Epoch != r.epoch || f.Pos != r.next {
 			return protocol.Errorf(protocol.CodeFrameOrder, "rows at %d of epoch %d, expected %d of %d", f.Pos, f.Epoch, r.next, r.epoch)
 		}

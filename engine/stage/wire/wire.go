@@ -38,6 +38,23 @@ type Load struct {
 	KVBudget       int64 `json:"kv_budget"` // bytes for all pools
 	KVBytesPerCell int64 `json:"kv_bytes_per_cell"`
 	NoRepack       bool  `json:"no_repack,omitempty"`
+
+	// Model and KVType are what snapshots of prefixes are for.
+	Model    protocol.ModelID `json:"model,omitempty"`
+	KVType   string           `json:"kv_type,omitempty"`
+	Prefixes Prefixes         `json:"prefixes"`
+}
+
+// Prefixes says how state of prompts is kept for later sessions.
+type Prefixes struct {
+	// Off keeps nothing.
+	Off bool `json:"off,omitempty"`
+	// Dir is the folder of snapshots; "" keeps state in memory only.
+	Dir string `json:"dir,omitempty"`
+	// DiskBytes bounds the folder.
+	DiskBytes int64 `json:"disk_bytes,omitempty"`
+	// Private lets the state of private sessions go to the disk, too.
+	Private bool `json:"private,omitempty"`
 }
 
 // Loaded says what was loaded, or why not.
@@ -87,12 +104,17 @@ type Open struct {
 	Context int               `json:"context"`
 	Sampler *protocol.Sampler `json:"sampler,omitempty"`
 	Prompt  []int32           `json:"prompt,omitempty"`
+	// Scope, Keys and Private are those of seam.Prefix.
+	Scope   []byte `json:"scope,omitempty"`
+	Keys    []byte `json:"keys,omitempty"`
+	Private bool   `json:"private,omitempty"`
 }
 
 // Opened answers Open.
 type Opened struct {
 	Error *protocol.Error `json:"error,omitempty"`
 	Cells int             `json:"cells"`
+	Kept  int             `json:"kept,omitempty"` // as in protocol.OpenReply
 }
 
 // Call asks for text work (KindCall, slot = number of the call), answered by
@@ -148,4 +170,17 @@ type Stats struct {
 	// HostBusy: other programs need the CPU so much that even one thread
 	// misses the step time that was measured after loading.
 	HostBusy bool `json:"host_busy,omitempty"`
+	// Prefixes are the newest of what is kept, as in protocol.ShardReport.
+	Prefixes  []string  `json:"prefixes,omitempty"`
+	Snapshots Snapshots `json:"snapshots"`
+}
+
+// Snapshots are the figures of the snapshots on the disk: what was written,
+// restored, and found damaged and removed since the start, and what is there.
+type Snapshots struct {
+	Written  int   `json:"written,omitempty"`
+	Restored int   `json:"restored,omitempty"`
+	Damaged  int   `json:"damaged,omitempty"`
+	Files    int   `json:"files,omitempty"`
+	Bytes    int64 `json:"bytes,omitempty"`
 }

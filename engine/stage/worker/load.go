@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
+	"sync"
 	"time"
 
 	"neuron/engine/gateway/chattmpl"
@@ -41,6 +42,12 @@ type state struct {
 	// Compute memory of a pool: fixed, and per cell of one session.
 	computeBytes, computePerCell int64
 	rewinds                      bool // as in protocol.Capability
+
+	names []string // of kept states, right while named
+	named bool
+	disk
+	files sync.WaitGroup // what runs beside the owner
+	build protocol.Build
 }
 
 // load handles the first message.
@@ -109,6 +116,8 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		s.Close()
 		return nil, coded(err)
 	}
+	st.build = protocol.Build{Protocol: protocol.Version, Llama: llama.Version()}
+	st.openShelf()
 	m := s.Model()
 	reply := wire.Loaded{
 		Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Width: s.Width(), WeightBytes: int64(m.Size()),
@@ -244,6 +253,7 @@ func (st *state) measure() error {
 }
 
 func (st *state) close() {
+	st.closeShelf()
 	for _, p := range st.pools {
 		p.close()
 	}

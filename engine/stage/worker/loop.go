@@ -21,10 +21,13 @@ func (st *state) loop(ctx context.Context) error {
 			return nil
 		}
 		now := time.Now()
-		expires := st.expirePools(now)
+		expires, saves := st.expirePools(now), st.save(now)
+		if !st.named && st.stage != nil {
+			st.publish()
+		}
 		if group, until := st.next(now); group != nil {
 			st.step(group)
-		} else if !st.wait(ctx, until, expires) {
+		} else if !st.wait(ctx, until, expires, saves) {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -57,6 +60,9 @@ func (st *state) wait(ctx context.Context, times ...time.Time) bool {
 			st.handle(a)
 		}
 		return ok
+	case then := <-st.back:
+		then()
+		return true
 	case <-over:
 		return true
 	case <-ctx.Done():
@@ -87,6 +93,8 @@ func (st *state) drain() bool {
 			st.handle(a)
 		case v := <-st.w.loads:
 			st.load(v)
+		case then := <-st.back:
+			then()
 		default:
 			return true
 		}
@@ -109,9 +117,10 @@ func (st *state) handle(a arrival) {
 	switch {
 	case f.Kind == protocol.KindClose:
 		if s != nil {
-			st.drop(s)
+			st.drop(s, false)
 			st.w.log.Info("Session closed", "session", string(s.id), "slot", s.slot)
 		}
+		delete(st.opening, f.Slot)
 		st.w.cancels.clear(f.Slot)
 		// The echo tells the parent that the memory is free.
 		st.w.send(protocol.ControlFrame(protocol.KindClose, f.Slot, 0, 0))
@@ -138,7 +147,7 @@ func (st *state) truncate(s *session, f *protocol.Frame) {
 		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "truncate with epoch %d in epoch %d", f.Epoch, s.epoch))
 		return
 	}
-	s.epoch = f.Epoch
+	s.epoch, s.begun = f.Epoch, true
 	s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.f.Pos+q.f.Rows > f.Pos })
 	switch end := s.end(); {
 	case f.Pos > end:
@@ -319,6 +328,7 @@ func (st *state) publish() {
 	st.w.setStats(wire.Stats{
 		FreeKVBytes: st.freeKV(), Sessions: len(st.sessions), Queue: queue,
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros,
+		Prefixes: st.prefixNames(), Snapshots: st.counts,
 		Threads: st.threads, HostBusy: st.gov != nil && st.gov.hostBusy(),
 	})
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"math/bits"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,10 +24,12 @@ const (
 // pool is KV state for sessions of one size; its context is made when a session
 // needs one. An empty pool is free memory: it may be dropped at any moment, and
 // counts as if it were. The newest empty one is kept for a while, so that a lone
-// client does not pay for a context with each request.
+// client does not pay for a context with each request, and those that keep
+// state of prompts for longer.
 type pool struct {
 	run   *exec.Pool
 	seqs  []*session // by sequence id, nil when free
+	kept  []*kept    // by sequence id: what free ones hold, nil for nothing
 	bytes int64
 	empty time.Time // when its last session left; zero while it has one
 }
@@ -61,10 +64,30 @@ func cellsFor(context int) int {
 	return 1 << bits.Len(uint(context-1))
 }
 
+// idle reports whether the pool has no sessions.
+func (p *pool) idle() bool { return !p.empty.IsZero() }
+
+// keeps reports whether it holds state for later sessions.
+func (p *pool) keeps() bool {
+	return slices.ContainsFunc(p.kept, func(k *kept) bool { return k != nil })
+}
+
+// lastUse is when the pool was wanted last.
+func (p *pool) lastUse() time.Time {
+	last := p.empty
+	for _, k := range p.kept {
+		if k != nil && k.used.After(last) {
+			last = k.used
+		}
+	}
+	return last
+}
+
 // reserve finds or makes room for a session that exits early or not: a free
 // sequence of its size, else a new pool, else a free sequence of a larger
-// size, the smallest of them.
-func (st *state) reserve(context int, exits bool) (*pool, int, error) {
+// size, the smallest of them. Where there is a choice it is where k lies; k may
+// have to go all the same.
+func (st *state) reserve(context int, exits bool, k *kept) (*pool, int, error) {
 	if context < 1 || context > st.cfg.MaxContext {
 		return nil, 0, protocol.Errorf(protocol.CodeContextExceeded, "a context of %d cells does not fit this stage's %d", context, st.cfg.MaxContext).
 			With("fits", strconv.Itoa(st.cfg.MaxContext))
@@ -75,7 +98,11 @@ func (st *state) reserve(context int, exits bool) (*pool, int, error) {
 	cells := cellsFor(context)
 	perSeq := int64(cells) * st.cfg.KVBytesPerCell
 	slack := st.slack()
-	p, id := st.freeSequence(cells, exits)
+	var prefer *pool
+	if k != nil {
+		prefer = k.pool
+	}
+	p, id := st.freeSequence(cells, exits, prefer)
 	if p != nil && (p.run.Cells() == cells || perSeq > slack) {
 		return p, id, nil
 	}
@@ -85,12 +112,12 @@ func (st *state) reserve(context int, exits bool) (*pool, int, error) {
 			With("fits", strconv.Itoa(fits))
 	}
 	seqs := poolSize(cells, perSeq, slack)
-	if p := st.kept(cells, seqs, exits); p != nil {
+	if p := st.idlePool(cells, seqs, exits, prefer); p != nil {
 		p.empty = time.Time{}
 		st.countMemory()
 		return p, 0, nil
 	}
-	p, err := st.newPool(cells, seqs, exits)
+	p, err := st.newPool(cells, seqs, exits, prefer)
 	return p, 0, err
 }
 
@@ -105,35 +132,79 @@ func poolSize(cells int, perSeq, slack int64) int {
 	return seqs
 }
 
-func (st *state) newPool(cells, seqs int, exits bool) (*pool, error) {
-	// The memory of kept ones is wanted, and compute memory with it.
-	st.dropPools(func(p *pool) bool { return !p.empty.IsZero() })
+func (st *state) newPool(cells, seqs int, exits bool, prefer *pool) (*pool, error) {
+	perSeq := int64(cells) * st.cfg.KVBytesPerCell
+	// The memory of empty ones is wanted, and compute memory with it.
+	st.dropPools(func(p *pool) bool { return p.idle() && !p.keeps() })
+	for seqs > 1 && st.held()+int64(seqs)*perSeq > st.cfg.KVBudget {
+		seqs /= 2 // rather than give up what is kept
+	}
+	for st.held()+int64(seqs)*perSeq > st.cfg.KVBudget && st.dropOldest(prefer) {
+	}
 	run, err := st.stage.NewPool(cells, seqs, exits)
 	if err != nil {
 		return nil, coded(err)
 	}
-	p := &pool{run: run, seqs: make([]*session, seqs), bytes: int64(seqs) * int64(cells) * st.cfg.KVBytesPerCell}
+	p := &pool{run: run, seqs: make([]*session, seqs), kept: make([]*kept, seqs), bytes: int64(seqs) * perSeq}
 	st.pools = append(st.pools, p)
 	st.countMemory()
 	return p, nil
 }
 
-// kept is an empty pool just like the one that would be made.
-func (st *state) kept(cells, seqs int, exits bool) *pool {
+// held is the KV memory of all pools, idlePools that of those without sessions,
+// and how many they are.
+func (st *state) held() (bytes int64) {
 	for _, p := range st.pools {
-		if !p.empty.IsZero() && p.run.Cells() == cells && len(p.seqs) == seqs && p.run.Exits() == exits {
-			return p
+		bytes += p.bytes
+	}
+	return bytes
+}
+
+func (st *state) idlePools() (bytes int64, pools int) {
+	for _, p := range st.pools {
+		if p.idle() {
+			bytes, pools = bytes+p.bytes, pools+1
 		}
 	}
-	return nil
+	return bytes, pools
+}
+
+// dropOldest frees the pool without sessions that was not wanted for longest,
+// last of all; false when there is none.
+func (st *state) dropOldest(last *pool) bool {
+	var oldest *pool
+	for _, p := range st.pools {
+		if p.idle() && (oldest == nil || oldest == last || p != last && p.lastUse().Before(oldest.lastUse())) {
+			oldest = p
+		}
+	}
+	st.dropPools(func(p *pool) bool { return p == oldest })
+	return oldest != nil
+}
+
+// idlePool is an empty pool just like the one that would be made, or prefer
+// where that has the size and fits.
+func (st *state) idlePool(cells, seqs int, exits bool, prefer *pool) (best *pool) {
+	for _, p := range st.pools {
+		if !p.idle() || p.run.Cells() != cells || p.run.Exits() != exits {
+			continue
+		}
+		if p == prefer && p.bytes <= st.slack() {
+			return p
+		}
+		if len(p.seqs) == seqs && (best == nil || p.lastUse().Before(best.lastUse())) {
+			best = p
+		}
+	}
+	return best
 }
 
 // freeSequence finds the smallest free sequence with at least so many cells in
-// a pool with sessions.
-func (st *state) freeSequence(cells int, exits bool) (best *pool, seq int) {
+// a pool with sessions, of equals the one in prefer.
+func (st *state) freeSequence(cells int, exits bool, prefer *pool) (best *pool, seq int) {
 	for _, p := range st.pools {
 		c := p.run.Cells()
-		if !p.empty.IsZero() || p.run.Exits() != exits || c < cells || best != nil && c >= best.run.Cells() {
+		if p.idle() || p.run.Exits() != exits || c < cells || best != nil && (c > best.run.Cells() || c == best.run.Cells() && p != prefer) {
 			continue
 		}
 		if id, ok := p.lowestFree(); ok {
@@ -147,7 +218,7 @@ func (st *state) freeSequence(cells int, exits bool) (best *pool, seq int) {
 func (st *state) slack() int64 {
 	free := st.cfg.KVBudget
 	for _, p := range st.pools {
-		if p.empty.IsZero() {
+		if !p.idle() {
 			free -= p.bytes
 		}
 	}
@@ -158,7 +229,7 @@ func (st *state) slack() int64 {
 func (st *state) fits(exits bool) int {
 	best := 0
 	for cells := minCells; cells < 2*st.cfg.MaxContext; cells *= 2 {
-		p, _ := st.freeSequence(cells, exits)
+		p, _ := st.freeSequence(cells, exits, nil)
 		if p != nil || int64(cells)*st.cfg.KVBytesPerCell <= st.slack() {
 			best = cells
 		}
@@ -183,7 +254,7 @@ func (st *state) freeKV() int64 {
 func (st *state) largestFree(exits bool) int64 {
 	var n int64
 	for _, p := range st.pools {
-		if _, ok := p.lowestFree(); ok && p.empty.IsZero() && p.run.Exits() == exits {
+		if _, ok := p.lowestFree(); ok && !p.idle() && p.run.Exits() == exits {
 			n = max(n, p.bytes/int64(len(p.seqs)))
 		}
 	}
@@ -193,39 +264,43 @@ func (st *state) largestFree(exits bool) int64 {
 const (
 	// keepFor is how long an empty pool waits for its next session.
 	keepFor = time.Minute
-	// keepShare of the budget is the most that an empty pool may hold: a node
+	// keepShare of the budget is the most that empty pools may hold: a node
 	// without sessions gives the rest back at once.
 	keepShare = 2
 )
 
-// emptied keeps p, which a session has left, or frees it; only the newest
-// empty pool is kept.
+// emptied keeps p, which a session has left, or frees it. Of empty pools stay
+// the newest one and those that keep state, within maxIdle and keepShare.
 func (st *state) emptied(p *pool, now time.Time) {
 	if p.used() > 0 {
 		return
 	}
 	p.empty = now
-	st.dropPools(func(o *pool) bool {
-		return !o.empty.IsZero() && (o != p || o.bytes > st.cfg.KVBudget/keepShare)
-	})
+	most := st.cfg.KVBudget / keepShare
+	st.dropPools(func(o *pool) bool { return o.idle() && (o != p && !o.keeps() || o.bytes > most) })
+	fits := func() bool {
+		bytes, pools := st.idlePools()
+		return bytes <= most && pools <= maxIdle
+	}
+	if !fits() && !p.keeps() { // what others keep is worth more than a context
+		st.dropPools(func(o *pool) bool { return o == p })
+	}
+	for !fits() && st.dropOldest(p) {
+	}
 }
 
-// expirePools frees empty pools after their time and says when the next one's
-// ends, zero when there is none.
+// expirePools frees empty pools after their time, and what is kept after its
+// own, and says when the next one's ends, zero when there is none.
 func (st *state) expirePools(now time.Time) (next time.Time) {
-	over := false
+	next = st.expireKept(now)
+	over := func(p *pool) bool { return p.idle() && !p.keeps() && !now.Before(p.empty.Add(keepFor)) }
+	if slices.ContainsFunc(st.pools, over) {
+		st.dropPools(over)
+	}
 	for _, p := range st.pools {
-		if p.empty.IsZero() {
-			continue
-		}
-		if end := p.empty.Add(keepFor); !now.Before(end) {
-			over = true
-		} else if next.IsZero() || end.Before(next) {
+		if end := p.empty.Add(keepFor); p.idle() && !p.keeps() && (next.IsZero() || end.Before(next)) {
 			next = end
 		}
-	}
-	if over {
-		st.dropPools(func(p *pool) bool { return !p.empty.IsZero() && !now.Before(p.empty.Add(keepFor)) })
 	}
 	return next
 }
@@ -235,6 +310,11 @@ func (st *state) dropPools(unwanted func(*pool) bool) {
 	kept := st.pools[:0]
 	for _, p := range st.pools {
 		if unwanted(p) {
+			for _, k := range p.kept {
+				if k != nil {
+					st.forget(k)
+				}
+			}
 			p.close()
 		} else {
 			kept = append(kept, p)
@@ -249,7 +329,7 @@ func (st *state) dropPools(unwanted func(*pool) bool) {
 func (st *state) countMemory() {
 	var kv, compute int64
 	for _, p := range st.pools {
-		if p.empty.IsZero() {
+		if !p.idle() {
 			m := p.run.Memory()
 			kv, compute = kv+m.KV, compute+m.Compute
 		}

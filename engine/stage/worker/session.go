@@ -21,6 +21,8 @@ type session struct {
 	epoch   uint32
 	live    uint64 // rows of epochs before it were cancelled
 	nextPos uint32
+	begun   bool      // a row came: nextPos is not only what is kept
+	prompt  beginning // for whom its state may be kept
 	queue   []queued
 	sampler *sampler  // on the tail
 	decoded time.Time // when it last decoded here
@@ -46,31 +48,51 @@ const queueFrames = 16
 
 // open handles KindOpen of a session.
 func (st *state) open(f *protocol.Frame) {
-	s, err := st.newSession(f)
+	var o wire.Open
+	var b beginning
+	err := json.Unmarshal(f.Payload, &o)
 	if err != nil {
-		e := protocol.AsError(coded(err))
-		st.w.log.Warn("Session refused", "slot", f.Slot, "code", string(e.Code))
-		st.w.sendJSON(protocol.KindOpened, f.Slot, wire.Opened{Error: e})
-		return
+		err = protocol.Errorf(protocol.CodeFrameInvalid, "open message: %w", err)
+	} else {
+		b, err = st.beginningOf(&o)
 	}
-	st.sessions[f.Slot] = s
-	st.publish()
-	st.w.log.Info("Session opened", "session", string(s.id), "slot", s.slot, "sequence", s.seq, "cells", s.pool.run.Cells())
-	st.w.sendJSON(protocol.KindOpened, f.Slot, wire.Opened{Cells: s.pool.run.Cells()})
+	switch {
+	case err != nil:
+		st.refused(f.Slot, err)
+	case !st.fetch(f.Slot, &o, b):
+		st.opened(f.Slot, &o, b, nil)
+	}
 }
 
-func (st *state) newSession(f *protocol.Frame) (*session, error) {
-	var o wire.Open
-	if err := json.Unmarshal(f.Payload, &o); err != nil {
-		return nil, protocol.Errorf(protocol.CodeFrameInvalid, "open message: %w", err)
+// refused answers an open message with the reason why not.
+func (st *state) refused(slot uint32, err error) {
+	e := protocol.AsError(coded(err))
+	st.w.log.Warn("Session refused", "slot", slot, "code", string(e.Code))
+	st.w.sendJSON(protocol.KindOpened, slot, wire.Opened{Error: e})
+}
+
+// opened makes a session and answers its open message; l is a snapshot that was
+// read for it, or nil.
+func (st *state) opened(slot uint32, o *wire.Open, b beginning, l *loaded) {
+	s, err := st.newSession(slot, o, b, l)
+	if err != nil {
+		st.refused(slot, err)
+		return
 	}
-	if st.stage == nil || st.sessions[f.Slot] != nil {
-		return nil, protocol.Errorf(protocol.CodeFrameOrder, "slot %d cannot be opened", f.Slot)
+	st.sessions[slot] = s
+	st.publish()
+	st.w.log.Info("Session opened", "session", string(s.id), "slot", s.slot, "sequence", s.seq, "cells", s.pool.run.Cells(), "kept", s.nextPos)
+	st.w.sendJSON(protocol.KindOpened, slot, wire.Opened{Cells: s.pool.run.Cells(), Kept: int(s.nextPos)})
+}
+
+func (st *state) newSession(slot uint32, o *wire.Open, b beginning, l *loaded) (*session, error) {
+	if st.stage == nil || st.sessions[slot] != nil {
+		return nil, protocol.Errorf(protocol.CodeFrameOrder, "slot %d cannot be opened", slot)
 	}
 	if o.Exit <= st.cfg.First || o.Exit > st.cfg.Last {
 		return nil, protocol.Errorf(protocol.CodeRangeInvalid, "exit %d of layers %d-%d", o.Exit, st.cfg.First, st.cfg.Last)
 	}
-	s := &session{slot: f.Slot, id: o.Session, exit: o.Exit}
+	s := &session{slot: slot, id: o.Session, exit: o.Exit, prompt: b}
 	tail := o.Exit == st.cfg.Layers
 	if tail {
 		if o.Sampler == nil {
@@ -81,17 +103,19 @@ func (st *state) newSession(f *protocol.Frame) (*session, error) {
 			return nil, err
 		}
 	}
-	p, seq, err := st.reserve(o.Context, !tail)
+	k, blocks := st.match(&s.prompt)
+	p, seq, err := st.reserve(o.Context, !tail, k)
 	if err != nil {
 		s.close()
 		return nil, err
 	}
-	if err := p.run.Clear(seq); err != nil {
+	n, err := st.fillFrom(l, p, seq, k, blocks)
+	if err != nil {
 		s.close()
 		st.emptied(p, time.Now())
 		return nil, err
 	}
-	s.pool, s.seq = p, seq
+	s.pool, s.seq, s.nextPos = p, seq, uint32(n)
 	p.seqs[seq] = s
 	return s, nil
 }
@@ -115,11 +139,14 @@ func (s *session) close() {
 	}
 }
 
-// drop ends a session here: its KV is forgotten, and an empty pool is kept or
-// freed.
-func (st *state) drop(s *session) {
+// drop ends a session here: but for what is kept of its prompt its KV is
+// forgotten, and an empty pool is kept or freed.
+func (st *state) drop(s *session, failed bool) {
 	delete(st.sessions, s.slot)
 	s.close()
+	if !failed { // else the library does not say what the sequence holds
+		st.keep(s, time.Now())
+	}
 	s.pool.seqs[s.seq] = nil
 	st.emptied(s.pool, time.Now())
 	st.publish()
@@ -129,7 +156,7 @@ func (st *state) drop(s *session) {
 func (st *state) fail(s *session, err error) {
 	e := protocol.AsError(coded(err))
 	st.w.log.Warn("Session ended", "session", string(s.id), "code", string(e.Code), "error", err)
-	st.drop(s)
+	st.drop(s, true)
 	st.w.send(protocol.ErrorFrame(s.slot, s.epoch, e))
 }
 
@@ -162,6 +189,10 @@ func (st *state) enqueue(s *session, a arrival) {
 		return // from before a truncate, or cancelled
 	}
 	if err := st.checkRows(s, f); err != nil {
+		st.fail(s, err)
+		return
+	}
+	if err := s.begin(f.Pos); err != nil {
 		st.fail(s, err)
 		return
 	}

@@ -26,6 +26,7 @@ func mainStatus() int {
 	flag.IntVar(&o.Routes, "routes", o.Routes, "route requests a second")
 	flag.IntVar(&o.Receipts, "receipts", o.Receipts, "receipts a second")
 	flag.DurationVar(&o.For, "for", o.For, "how long")
+	flag.BoolVar(&o.Brief, "brief", false, "the load alone: no memory figures, no restart")
 	flag.Parse()
 	// The crowd shares the machine with what it measures: memory is cheaper than
 	// collecting it.

@@ -18,6 +18,7 @@ import (
 
 	"neuron/engine/artifact"
 	"neuron/engine/cli/apiclient"
+	"neuron/engine/policy"
 	"neuron/engine/program"
 	"neuron/engine/protocol"
 	"neuron/internal/localnet"
@@ -140,6 +141,13 @@ func run(ctx context.Context) error {
 	fmt.Printf("\nTry:\n\n  curl %s/chat/completions -H 'Authorization: Bearer %s' \\\n    -H 'Content-Type: application/json' \\\n    -d '{\"model\":\"%s\",\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}'\n\n",
 		w.end.URL, w.end.Key, w.source.Name, question)
 	fmt.Printf("  bin/neuron-engine chat --data %s/gateway\n\n", dataRun)
+	desktop, err := w.startDesktop(ctx)
+	if err != nil {
+		return errors.Join(err, w.net.Stop())
+	}
+	if err := w.openWindow(desktop); err != nil {
+		return errors.Join(err, w.net.Stop())
+	}
 	fmt.Println("The model is a small guide that shows that everything works; it is not a general assistant.")
 	fmt.Println("Ctrl-C stops the network.")
 	select {
@@ -149,6 +157,35 @@ func run(ctx context.Context) error {
 	case p := <-w.net.Died():
 		return errors.Join(errors.New(p.Describe()), w.net.Stop())
 	}
+}
+
+// startDesktop adds a person's computer, which shares nothing until its user says
+// so, and waits until its chat can answer.
+func (w *network) startDesktop(ctx context.Context) (*localnet.Proc, error) {
+	p, err := w.net.StartDesktop(ctx, "desktop", func(s *policy.Settings) {
+		s.SetUp, s.Tracker = true, w.net.TrackerURL
+	}, "--model", model, "--listen", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	return p, localnet.WaitAccess(ctx, p, routeWait)
+}
+
+// openWindow shows the desktop's window, or says how.
+func (w *network) openWindow(desktop *localnet.Proc) error {
+	fmt.Printf("A desktop engine runs in %s; it shares nothing until you say so.\n\n", desktop.Data)
+	fmt.Printf("  bin/neuron-engine status --data %s\n", desktop.Data)
+	switch {
+	case !w.net.HasWindow():
+		fmt.Printf("  its window was not built here\n\n")
+		return nil
+	case !localnet.HasDisplay():
+		fmt.Printf("  bin/neuron --data %s     (its window, where there is a display)\n\n", desktop.Data)
+		return nil
+	}
+	fmt.Printf("  bin/neuron --data %s     (its window, which opens now)\n\n", desktop.Data)
+	_, err := w.net.StartWindow(desktop)
+	return err
 }
 
 func (w *network) printHolds() {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"math"
 	"time"
@@ -13,7 +12,7 @@ import (
 
 // AddAudits implements store.Audits.
 func (s *Store) AddAudits(ctx context.Context, as []store.Audit) error {
-	return s.inTx(ctx, "store audits", func(ctx context.Context, tx *sql.Tx) error {
+	return s.inTx(ctx, "store audits", func(ctx context.Context, tx *txn) error {
 		for _, a := range as {
 			class, err := json.Marshal(a.Class)
 			if err != nil {

@@ -29,7 +29,7 @@ func (s *Store) Publish(ctx context.Context, m store.CatalogModel) (changed bool
 	if m.Private {
 		private = 1
 	}
-	err = s.inTx(ctx, "publish", func(ctx context.Context, tx *sql.Tx) error {
+	err = s.inTx(ctx, "publish", func(ctx context.Context, tx *txn) error {
 		have, err := scanCatalog(tx.QueryRowContext(ctx, `SELECT `+catalogColumns+` FROM catalog WHERE model = ?`, string(m.Model)))
 		if err == nil && have.Name == m.Name && have.InfoHash == m.InfoHash && have.Private == m.Private && slices.Equal(have.WebSeeds, m.WebSeeds) &&
 			have.ManifestSHA256 == m.ManifestSHA256 && have.TorrentSHA256 == m.TorrentSHA256 {
@@ -62,7 +62,7 @@ func (s *Store) Publish(ctx context.Context, m store.CatalogModel) (changed bool
 
 // Unpublish implements store.Store.
 func (s *Store) Unpublish(ctx context.Context, id protocol.ModelID) error {
-	return s.inTx(ctx, "unpublish", func(ctx context.Context, tx *sql.Tx) error {
+	return s.inTx(ctx, "unpublish", func(ctx context.Context, tx *txn) error {
 		res, err := tx.ExecContext(ctx, `DELETE FROM catalog WHERE model = ?`, string(id))
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *Store) Unpublish(ctx context.Context, id protocol.ModelID) error {
 	})
 }
 
-func countUp(ctx context.Context, tx *sql.Tx) error {
+func countUp(ctx context.Context, tx *txn) error {
 	_, err := tx.ExecContext(ctx, `UPDATE catalog_version SET version = version + 1`)
 	return err
 }

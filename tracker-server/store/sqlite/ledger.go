@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"neuron/engine/protocol"
@@ -16,41 +15,42 @@ var _ store.Ledger = (*Store)(nil)
 
 // UpdateLedger implements store.Ledger. Transactions are immediate, so there is
 // one writer at a time over all processes.
-func (s *Store) UpdateLedger(ctx context.Context, f func(store.LedgerTx) error) error {
-	return s.inTx(ctx, "write the ledger", func(ctx context.Context, tx *sql.Tx) error {
-		t := newLedgerTx(ctx, s, tx, s.writing)
-		if err := f(t); err != nil {
-			return err
-		}
-		return t.flush()
-	})
+func (s *Store) UpdateLedger(ctx context.Context, fs ...func(store.LedgerTx) error) error {
+	list := make([]operation, len(fs))
+	for i, f := range fs {
+		list[i] = func(ctx context.Context, tx *txn) error { return f(tx.ledger(ctx)) }
+	}
+	return s.inTx(ctx, "write the ledger", list...)
 }
 
 // ViewLedger implements store.Ledger.
 func (s *Store) ViewLedger(ctx context.Context, f func(store.LedgerView) error) error {
-	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return s.wrap("read the ledger", err)
-	}
-	err = f(newLedgerTx(ctx, s, tx, s.reading))
-	err = errors.Join(s.wrap("read the ledger", err), s.wrap("read the ledger", tx.Rollback()))
-	s.reading.fill(ctx)
-	return err
+	err := s.view(ctx, func(c *conn) error {
+		if err := c.exec(ctx, "BEGIN"); err != nil {
+			return err
+		}
+		err := f(newLedgerTx(ctx, s, c))
+		c.rollback(context.WithoutCancel(ctx))
+		return err
+	})
+	return s.wrap("read the ledger", err)
 }
 
-// ledgerTx is one transaction. It belongs to one goroutine.
+// ledgerTx is the ledger in one transaction. It belongs to one goroutine.
 type ledgerTx struct {
-	ctx   context.Context
-	s     *Store
-	tx    *sql.Tx
-	kept  *prepared
-	stmts map[string]*sql.Stmt
-	nums  map[store.AccountID]int64
+	ctx  context.Context
+	s    *Store
+	c    *conn
+	nums map[store.AccountID]int64
 
 	// The head as this transaction leaves it; nil until it is needed.
-	head *ledgerHead
+	head  *ledgerHead
+	moved bool // entries were appended since the head was written
 	// What the appended lines change, until flush folds it in.
 	deltas map[balanceKey]store.Credit
+	// exact leaves nothing pending.
+	exact   bool
+	pending pending
 }
 
 type ledgerHead struct {
@@ -63,32 +63,12 @@ type balanceKey struct {
 	book    store.Book
 }
 
-func newLedgerTx(ctx context.Context, s *Store, tx *sql.Tx, kept *prepared) *ledgerTx {
-	return &ledgerTx{
-		ctx: ctx, s: s, tx: tx, kept: kept, stmts: make(map[string]*sql.Stmt), nums: make(map[store.AccountID]int64),
-		deltas: make(map[balanceKey]store.Credit),
-	}
-}
-
-// stmt prepares a query once per transaction; the transaction's end closes it.
-func (t *ledgerTx) stmt(query string) (*sql.Stmt, error) {
-	if st := t.stmts[query]; st != nil {
-		return st, nil
-	}
-	st, err := t.kept.in(t.ctx, t.tx, query)
-	if err != nil {
-		return nil, t.s.wrap("prepare", err)
-	}
-	t.stmts[query] = st
-	return st, nil
+func newLedgerTx(ctx context.Context, s *Store, c *conn) *ledgerTx {
+	return &ledgerTx{ctx: ctx, s: s, c: c, nums: make(map[store.AccountID]int64), deltas: make(map[balanceKey]store.Credit)}
 }
 
 func (t *ledgerTx) exec(query string, args ...any) (int64, error) {
-	st, err := t.stmt(query) //nolint:sqlclosecheck // the end of the transaction closes it
-	if err != nil {
-		return 0, err
-	}
-	res, err := st.ExecContext(t.ctx, args...)
+	res, err := t.c.ExecContext(t.ctx, query, args...)
 	if err != nil {
 		return 0, t.s.wrap("write the ledger", err)
 	}
@@ -97,11 +77,7 @@ func (t *ledgerTx) exec(query string, args ...any) (int64, error) {
 
 // one scans the single row of a query; false when there is none.
 func (t *ledgerTx) one(query string, args []any, dest ...any) (bool, error) {
-	st, err := t.stmt(query) //nolint:sqlclosecheck // the end of the transaction closes it
-	if err != nil {
-		return false, err
-	}
-	err = st.QueryRowContext(t.ctx, args...).Scan(dest...)
+	err := t.c.QueryRowContext(t.ctx, query, args...).Scan(dest...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -110,11 +86,7 @@ func (t *ledgerTx) one(query string, args []any, dest ...any) (bool, error) {
 
 // each calls f for every row; f scans it and runs no other query.
 func (t *ledgerTx) each(query string, args []any, f func(*sql.Rows) error) error {
-	st, err := t.stmt(query) //nolint:sqlclosecheck // the end of the transaction closes it
-	if err != nil {
-		return err
-	}
-	rows, err := st.QueryContext(t.ctx, args...)
+	rows, err := t.c.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return t.s.wrap("read the ledger", err)
 	}
@@ -156,7 +128,8 @@ func (t *ledgerTx) Head() (seq int64, at time.Time, chain [sha256.Size]byte, err
 
 const hourMicros = int64(time.Hour / time.Microsecond)
 
-// Append implements store.MoneyTx.
+// Append implements store.MoneyTx. What it appends is pending until somebody
+// asks for it, or the transaction ends: many rows go into one statement.
 func (t *ledgerTx) Append(x *store.Transaction) error {
 	if err := x.Check(); err != nil {
 		return err
@@ -173,30 +146,8 @@ func (t *ledgerTx) Append(x *store.Transaction) error {
 	if err != nil {
 		return err
 	}
-	seq, at := h.seq+1, max(h.at, micros(x.At))
-	n, err := t.exec(`INSERT INTO ledger_tx (seq, id, kind, at, session, digest, note) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		seq, x.ID, string(x.Kind), at, x.Session, x.Digest[:], x.Note)
-	if err != nil {
+	if err := t.unused(x.ID); err != nil {
 		return err
-	}
-	if n != 1 {
-		return protocol.Errorf(protocol.CodeConflict, "the transaction %.200q exists already", x.ID)
-	}
-	if len(x.Lines) > 0 {
-		args := make([]any, 0, 8*len(x.Lines))
-		for i, l := range x.Lines {
-			args = append(args, seq, i, nums[i], int64(l.Book), int64(l.Amount), l.Hop, l.Prefill, l.Decode)
-		}
-		q := `INSERT INTO ledger_lines (seq, n, account, book, amount, hop, prefill, decode) VALUES (?, ?, ?, ?, ?, ?, ?, ?)` +
-			strings.Repeat(`, (?, ?, ?, ?, ?, ?, ?, ?)`, len(x.Lines)-1)
-		if _, err := t.exec(q, args...); err != nil {
-			return err
-		}
-	}
-	if h.seq == 0 || at/hourMicros > h.at/hourMicros {
-		if _, err := t.exec(`INSERT INTO ledger_hours (hour, seq) VALUES (?, ?)`, at/hourMicros, seq); err != nil {
-			return err
-		}
 	}
 	for i, l := range x.Lines {
 		k, ok := balanceKey{nums[i], l.Book}, false
@@ -204,14 +155,24 @@ func (t *ledgerTx) Append(x *store.Transaction) error {
 			return protocol.Errorf(protocol.CodeInternal, "the balance %s of %s would overflow", l.Book, string(l.Account))
 		}
 	}
-	x.Seq, x.At = seq, fromMicros(at)
-	h.seq, h.at, h.chain = seq, at, x.Chain(h.chain)
+	before := h.at
+	x.Seq, x.At = h.seq+1, fromMicros(max(h.at, micros(x.At)))
+	h.seq, h.at, h.chain = x.Seq, micros(x.At), x.Chain(h.chain)
+	t.moved = true
+	t.pending.add(x, nums, x.Seq == 1 || h.at/hourMicros > before/hourMicros)
+	if t.exact {
+		return t.write()
+	}
 	return nil
 }
 
-// flush is the projector: it folds what was appended into the balances. It is
-// the only writer of that table besides Rebuild.
+// flush writes what is pending. It is also the projector: it folds what was
+// appended into the balances, and is the only writer of that table besides
+// Rebuild.
 func (t *ledgerTx) flush() error {
+	if err := t.write(); err != nil {
+		return err
+	}
 	for k, d := range t.deltas {
 		if d == 0 {
 			continue
@@ -230,9 +191,10 @@ func (t *ledgerTx) flush() error {
 		}
 	}
 	clear(t.deltas)
-	if t.head == nil {
+	if !t.moved {
 		return nil
 	}
+	t.moved = false
 	_, err := t.exec(`UPDATE ledger_head SET seq = ?, at = ?, chain = ? WHERE one = 1 AND seq < ?`, t.head.seq, t.head.at, t.head.chain[:], t.head.seq)
 	return err
 }
@@ -252,16 +214,17 @@ func (t *ledgerTx) Rebuild() error {
 
 // Fold implements store.MoneyView.
 func (t *ledgerTx) Fold() (map[store.AccountID]store.Balances, error) {
+	if err := t.write(); err != nil {
+		return nil, err
+	}
 	return t.sums(`SELECT a.id, g.book, g.total FROM (SELECT account, book, SUM(amount) AS total FROM ledger_lines GROUP BY account, book) g
 		JOIN accounts a ON a.num = g.account`)
 }
 
 // Cached implements store.MoneyView.
 func (t *ledgerTx) Cached() (map[store.AccountID]store.Balances, error) {
-	if len(t.deltas) > 0 {
-		if err := t.flush(); err != nil {
-			return nil, err
-		}
+	if err := t.flush(); err != nil {
+		return nil, err
 	}
 	return t.sums(`SELECT a.id, b.book, b.amount FROM ledger_balances b JOIN accounts a ON a.num = b.account`)
 }

@@ -96,6 +96,11 @@ func (t *ledgerTx) AddPrices(p store.Prices) error {
 // Transaction implements store.MoneyView.
 func (t *ledgerTx) Transaction(id string) (store.Transaction, error) {
 	out, found := store.Transaction{}, false
+	if t.pending.ids[id] {
+		if err := t.write(); err != nil {
+			return out, err
+		}
+	}
 	err := t.transactions(`WHERE t.id = ?`, []any{id}, func(x *store.Transaction) error {
 		out, found = *x, true
 		return nil
@@ -108,6 +113,9 @@ func (t *ledgerTx) Transaction(id string) (store.Transaction, error) {
 
 // Freezes implements store.MoneyView. ";" is the character after ":".
 func (t *ledgerTx) Freezes(id store.AccountID, limit int) (out []store.Transaction, err error) {
+	if err := t.write(); err != nil {
+		return nil, err
+	}
 	from := string(store.TxFreeze) + ":" + string(id)
 	err = t.transactions(`WHERE t.seq IN (SELECT f.seq FROM ledger_tx f WHERE f.id > ? AND f.id < ? ORDER BY f.seq LIMIT ?)`,
 		[]any{from + ":", from + ";", limit}, func(x *store.Transaction) error {
@@ -118,7 +126,12 @@ func (t *ledgerTx) Freezes(id store.AccountID, limit int) (out []store.Transacti
 }
 
 // Each implements store.MoneyView.
-func (t *ledgerTx) Each(f func(*store.Transaction) error) error { return t.transactions(``, nil, f) }
+func (t *ledgerTx) Each(f func(*store.Transaction) error) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	return t.transactions(``, nil, f)
+}
 
 func (t *ledgerTx) transactions(where string, args []any, f func(*store.Transaction) error) error {
 	var x *store.Transaction
@@ -161,6 +174,9 @@ func (t *ledgerTx) transactions(where string, args []any, f func(*store.Transact
 // GainedAfter implements store.MoneyView.
 func (t *ledgerTx) GainedAfter(id store.AccountID, b store.Book, seq int64) (sum store.Credit, err error) {
 	num, err := t.num(id)
+	if err == nil {
+		err = t.write()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -170,6 +186,9 @@ func (t *ledgerTx) GainedAfter(id store.AccountID, b store.Book, seq int64) (sum
 
 // SeqBefore implements store.MoneyView.
 func (t *ledgerTx) SeqBefore(at time.Time) (seq int64, err error) {
+	if err := t.write(); err != nil {
+		return 0, err
+	}
 	ok, err := t.one(`SELECT seq - 1 FROM ledger_hours WHERE hour >= ? ORDER BY hour LIMIT 1`, []any{micros(at) / hourMicros}, &seq)
 	if err != nil || ok {
 		return seq, err
@@ -183,10 +202,8 @@ func (t *ledgerTx) SeqBefore(at time.Time) (seq int64, err error) {
 
 // Unsettled implements store.MoneyView.
 func (t *ledgerTx) Unsettled() (out []store.AccountID, err error) {
-	if len(t.deltas) > 0 {
-		if err := t.flush(); err != nil {
-			return nil, err
-		}
+	if err := t.flush(); err != nil {
+		return nil, err
 	}
 	err = t.each(`SELECT a.id FROM ledger_balances b JOIN accounts a ON a.num = b.account WHERE b.book = ? AND b.amount <> 0 ORDER BY a.id`,
 		[]any{int64(store.Pending)}, func(r *sql.Rows) error {
@@ -208,6 +225,9 @@ const lineSource = ` FROM ledger_lines l JOIN ledger_tx t ON t.seq = l.seq
 // exact times are checked per row.
 func (t *ledgerTx) where(q store.LineQuery) (string, []any, error) {
 	num, err := t.num(q.Account)
+	if err == nil {
+		err = t.write()
+	}
 	if err != nil {
 		return "", nil, err
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql"
+	"math"
 	"time"
 
 	"neuron/engine/protocol"
@@ -99,28 +100,53 @@ func (t *ledgerTx) AddReservation(x *store.Reservation) error {
 func (t *ledgerTx) SetReservation(x *store.Reservation) error {
 	_, err := t.exec(`UPDATE ledger_sessions SET state = ?, ended = ?, told_prefill = ?, told_decode = ?, due = ? WHERE num = ?`,
 		int64(x.State), micros(x.Ended), x.ToldPrefill, x.ToldDecode, micros(x.Due), x.Num)
-	for i, h := range x.Hops {
-		if err != nil {
-			break
-		}
-		_, err = t.exec(`UPDATE ledger_hops SET prefill = ?, decode = ? WHERE session = ? AND hop = ?`, h.Prefill, h.Decode, x.Num, i)
-	}
+	return err
+}
+
+// SetPaid implements store.ReservationTx.
+func (t *ledgerTx) SetPaid(x *store.Reservation, hop int) error {
+	h := &x.Hops[hop]
+	_, err := t.exec(`UPDATE ledger_hops SET prefill = ?, decode = ? WHERE session = ? AND hop = ?`, h.Prefill, h.Decode, x.Num, hop)
 	return err
 }
 
 // Overlap implements store.ReservationView: posted spans do not overlap each
 // other, so the last one that begins before the end of s is the only one to
-// look at.
+// look at. Most spans follow the last one that there is.
 func (t *ledgerTx) Overlap(s store.Span) (store.Span, bool, error) {
+	last, known := t.pending.last[spanKey{s.Session, s.Hop, s.Epoch}]
+	if !known {
+		var err error
+		if last, err = t.spanBefore(s, math.MaxInt64); err != nil {
+			return store.Span{}, false, err
+		}
+		t.pending.reached(last)
+	}
+	if last.Last <= s.First {
+		return store.Span{Session: s.Session, Hop: s.Hop, Epoch: s.Epoch}, false, nil
+	}
+	if err := t.write(); err != nil {
+		return store.Span{}, false, err
+	}
+	out, err := t.spanBefore(s, s.Last)
+	return out, out.Last > s.First, err
+}
+
+// spanBefore is the last span of the same session, hop and epoch that begins
+// before a position; an empty one when there is none.
+func (t *ledgerTx) spanBefore(s store.Span, before int64) (store.Span, error) {
 	out := store.Span{Session: s.Session, Hop: s.Hop, Epoch: s.Epoch}
-	found, err := t.one(`SELECT first, last, seq FROM ledger_spans WHERE session = ? AND hop = ? AND epoch = ? AND first < ? ORDER BY first DESC LIMIT 1`,
-		[]any{s.Session, s.Hop, s.Epoch, s.Last}, &out.First, &out.Last, &out.Seq)
-	return out, found && out.Last > s.First, err
+	_, err := t.one(`SELECT first, last, seq FROM ledger_spans WHERE session = ? AND hop = ? AND epoch = ? AND first < ? ORDER BY first DESC LIMIT 1`,
+		[]any{s.Session, s.Hop, s.Epoch, before}, &out.First, &out.Last, &out.Seq)
+	return out, err
 }
 
 // AddSpan implements store.ReservationTx.
 func (t *ledgerTx) AddSpan(s store.Span) error {
-	_, err := t.exec(`INSERT INTO ledger_spans (session, hop, epoch, first, last, seq) VALUES (?, ?, ?, ?, ?, ?)`,
-		s.Session, s.Hop, s.Epoch, s.First, s.Last, s.Seq)
-	return err
+	t.pending.spans = append(t.pending.spans, s)
+	t.pending.reached(s)
+	if t.exact {
+		return t.write()
+	}
+	return nil
 }

@@ -62,29 +62,24 @@ func (s *Store) migrate(ctx context.Context) error {
 func (s *Store) apply(ctx context.Context, all []migration) error {
 	const table = `CREATE TABLE IF NOT EXISTS schema_migrations (
 		version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied BIGINT NOT NULL)`
-	if _, err := s.db.ExecContext(ctx, table); err != nil {
-		return s.wrap("migrate", err)
+	if err := s.inTx(ctx, "migrate", func(ctx context.Context, tx *txn) error { return tx.script(ctx, table) }); err != nil {
+		return err
 	}
 	for {
-		// Most times nothing is missing, and no lock is needed to see it.
-		done, err := s.present(ctx, s.db, all)
-		if err != nil || done == len(all) {
-			return err
-		}
-		err = s.inTx(ctx, "migrate", func(ctx context.Context, tx *sql.Tx) error {
-			now, err := s.present(ctx, tx, all)
-			if err != nil || now != done {
+		done := 0
+		err := s.inTx(ctx, "migrate", func(ctx context.Context, tx *txn) (err error) {
+			if done, err = s.present(ctx, tx, all); err != nil || done == len(all) {
 				return err
 			}
 			m := all[done]
-			if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+			if err := tx.script(ctx, m.sql); err != nil {
 				return s.wrap("migrate to "+m.name, err)
 			}
 			_, err = tx.ExecContext(ctx, `INSERT INTO schema_migrations (version, name, checksum, applied) VALUES (?, ?, ?, ?)`,
 				m.version, m.name, m.sum, time.Now().UnixMicro())
 			return err
 		})
-		if err != nil {
+		if err != nil || done == len(all) {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 
 	"neuron/tracker-server/standing"
 	"neuron/tracker-server/store"
@@ -10,7 +9,7 @@ import (
 
 // SetStanding implements store.Operator.
 func (s *Store) SetStanding(ctx context.Context, r standing.Record, e store.LogEntry) (seq int64, err error) {
-	err = s.inTx(ctx, "store a standing", func(ctx context.Context, tx *sql.Tx) error {
+	err = s.inTx(ctx, "store a standing", func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM standing WHERE kind = ? AND id = ?`, string(r.Kind), r.ID); err != nil {
 			return err
 		}
@@ -53,7 +52,7 @@ func (s *Store) Standings(ctx context.Context) ([]standing.Record, error) {
 
 // AppendLog implements store.Operator.
 func (s *Store) AppendLog(ctx context.Context, e store.LogEntry) (seq int64, err error) {
-	err = s.inTx(ctx, "append to the operator's log", func(ctx context.Context, tx *sql.Tx) error {
+	err = s.inTx(ctx, "append to the operator's log", func(ctx context.Context, tx *txn) error {
 		seq, err = appendLog(ctx, tx, &e)
 		return err
 	})
@@ -62,7 +61,7 @@ func (s *Store) AppendLog(ctx context.Context, e store.LogEntry) (seq int64, err
 
 // appendLog gives an entry its number. Transactions take the write lock at
 // their start, so numbers follow each other.
-func appendLog(ctx context.Context, tx *sql.Tx, e *store.LogEntry) (seq int64, err error) {
+func appendLog(ctx context.Context, tx *txn, e *store.LogEntry) (seq int64, err error) {
 	if err := e.Check(); err != nil {
 		return 0, err
 	}

@@ -12,24 +12,30 @@ import (
 
 // AddReceipts implements store.Receipts.
 func (s *Store) AddReceipts(ctx context.Context, rs []store.Receipt, ps []store.Proof) error {
-	return s.inTx(ctx, "store receipts", func(ctx context.Context, tx *sql.Tx) error {
-		if err := addReceipts(ctx, tx, rs); err != nil {
-			return err
-		}
-		for _, p := range ps {
-			_, err := tx.ExecContext(ctx, `INSERT INTO proofs (num, id, kind, culprit, session, hop, text, file, found, owner, lifted, forfeited, note)
-				SELECT COALESCE(MAX(num), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM proofs WHERE true ON CONFLICT (id) DO NOTHING`,
-				p.ID[:], p.Kind, string(p.Culprit), string(p.Session), p.Hop, p.Text, p.File, micros(p.Found), string(p.Owner),
-				micros(p.Lifted), micros(p.Forfeited), p.Note)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+	return s.inTx(ctx, "store receipts", func(ctx context.Context, tx *txn) error {
+		return addReceipts(ctx, tx.conn, rs, ps)
 	})
 }
 
-func addReceipts(ctx context.Context, tx *sql.Tx, rs []store.Receipt) error {
+// AddReceipts implements store.ReceiptTx.
+func (t *ledgerTx) AddReceipts(rs []store.Receipt, ps []store.Proof) error {
+	return t.s.wrap("store receipts", addReceipts(t.ctx, t.c, rs, ps))
+}
+
+func addReceipts(ctx context.Context, tx *conn, rs []store.Receipt, ps []store.Proof) error {
+	for _, p := range ps {
+		_, err := tx.ExecContext(ctx, `INSERT INTO proofs (num, id, kind, culprit, session, hop, text, file, found, owner, lifted, forfeited, note)
+			SELECT COALESCE(MAX(num), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM proofs WHERE true ON CONFLICT (id) DO NOTHING`,
+			p.ID[:], p.Kind, string(p.Culprit), string(p.Session), p.Hop, p.Text, p.File, micros(p.Found), string(p.Owner),
+			micros(p.Lifted), micros(p.Forfeited), p.Note)
+		if err != nil {
+			return err
+		}
+	}
+	return addSigned(ctx, tx, rs)
+}
+
+func addSigned(ctx context.Context, tx *conn, rs []store.Receipt) error {
 	if len(rs) == 0 {
 		return nil
 	}
@@ -44,55 +50,48 @@ func addReceipts(ctx context.Context, tx *sql.Tx, rs []store.Receipt) error {
 		}
 		sessions[r.Session].count++
 	}
-	session, err := tx.PrepareContext(ctx, `INSERT INTO receipt_sessions (id, expires, receipts) VALUES (?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET receipts = receipt_sessions.receipts + excluded.receipts RETURNING receipts`)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
 	for id, x := range sessions {
 		var total int64
-		if err := session.QueryRowContext(ctx, string(id), micros(x.expires), x.count).Scan(&total); err != nil {
+		if err := tx.QueryRowContext(ctx, `INSERT INTO receipt_sessions (id, expires, receipts) VALUES (?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET receipts = receipt_sessions.receipts + excluded.receipts RETURNING receipts`,
+			string(id), micros(x.expires), x.count).Scan(&total); err != nil {
 			return err
 		}
 		x.count = total - x.count // the place of its first one
 	}
-	receipt, err := tx.PrepareContext(ctx, `INSERT INTO receipts (session, hop, seq, both, place, raw) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (session, hop, seq, both) DO NOTHING`)
-	if err != nil {
-		return err
-	}
-	defer receipt.Close()
+	var list rows
 	for _, r := range rs {
 		both := 0
 		if r.Both {
 			both = 1
 		}
 		x := sessions[r.Session]
-		if _, err := receipt.ExecContext(ctx, string(r.Session), r.Hop, int64(r.Seq), both, x.count, r.Raw); err != nil {
-			return err
-		}
+		list.add(string(r.Session), r.Hop, int64(r.Seq), both, x.count, r.Raw)
 		x.count++
 	}
-	return nil
+	_, err := list.insert(ctx, tx, `INSERT INTO receipts (session, hop, seq, both, place, raw) VALUES `, ` ON CONFLICT (session, hop, seq, both) DO NOTHING`)
+	return err
 }
 
 // Receipts implements store.Receipts.
 func (s *Store) Receipts(ctx context.Context, id protocol.SessionID) ([][]byte, error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT raw FROM receipts WHERE session = ? ORDER BY place`, string(id))
-	if err != nil {
-		return nil, s.wrap("list receipts", err)
-	}
-	defer rows.Close()
 	var out [][]byte
-	for rows.Next() {
-		var raw []byte
-		if err := rows.Scan(&raw); err != nil {
-			return nil, s.wrap("list receipts", err)
+	err := s.view(ctx, func(c *conn) error {
+		rows, err := c.QueryContext(ctx, `SELECT raw FROM receipts WHERE session = ? ORDER BY place`, string(id))
+		if err != nil {
+			return err
 		}
-		out = append(out, raw)
-	}
-	return out, s.wrap("list receipts", rows.Err())
+		defer rows.Close()
+		for rows.Next() {
+			var raw []byte
+			if err := rows.Scan(&raw); err != nil {
+				return err
+			}
+			out = append(out, raw)
+		}
+		return rows.Err()
+	})
+	return out, s.wrap("list receipts", err)
 }
 
 // pruneSessions is how many sessions lose their receipts in one transaction:
@@ -103,7 +102,7 @@ const pruneSessions = 32
 func (s *Store) PruneReceipts(ctx context.Context, t time.Time) (sessions int, err error) {
 	for {
 		n := 0
-		err := s.inTx(ctx, "prune receipts", func(ctx context.Context, tx *sql.Tx) error {
+		err := s.inTx(ctx, "prune receipts", func(ctx context.Context, tx *txn) error {
 			const old = `SELECT id FROM receipt_sessions WHERE expires < ? ORDER BY expires, id LIMIT ?`
 			if _, err := tx.ExecContext(ctx, `DELETE FROM receipts WHERE session IN (`+old+`)`, micros(t), pruneSessions); err != nil {
 				return err
@@ -179,7 +178,7 @@ func (s *Store) proofs(ctx context.Context, where string, args ...any) ([]store.
 
 // SetProof implements store.Receipts.
 func (s *Store) SetProof(ctx context.Context, p store.Proof) error {
-	return s.inTx(ctx, "change a proof", func(ctx context.Context, tx *sql.Tx) error {
+	return s.inTx(ctx, "change a proof", func(ctx context.Context, tx *txn) error {
 		res, err := tx.ExecContext(ctx, `UPDATE proofs SET lifted = ?, forfeited = ?, note = ? WHERE id = ?`,
 			micros(p.Lifted), micros(p.Forfeited), p.Note, p.ID[:])
 		if err != nil {

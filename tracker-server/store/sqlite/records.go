@@ -30,7 +30,7 @@ func fromMicros(us int64) time.Time {
 
 // NodeConnected implements store.Store.
 func (s *Store) NodeConnected(ctx context.Context, n store.Node) (epoch uint64, err error) {
-	err = s.inTx(ctx, "record a node", func(ctx context.Context, tx *sql.Tx) error {
+	err = s.inTx(ctx, "record a node", func(ctx context.Context, tx *txn) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO nodes (id, role, addr, host, engine, llama, first_seen, last_seen)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET role = excluded.role, addr = excluded.addr, host = excluded.host,
@@ -78,7 +78,7 @@ func (s *Store) AddSession(ctx context.Context, x store.Session) error {
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "encode KV bytes: %w", err)
 	}
-	return s.inTx(ctx, "store a session", func(ctx context.Context, tx *sql.Tx) error {
+	return s.inTx(ctx, "store a session", func(ctx context.Context, tx *txn) error {
 		res, err := tx.ExecContext(ctx, `INSERT INTO sessions
 		(id, driver, model, name, lease, cost_us, kv_bytes, issued, phase, telemetry, ended, finish, end_code, error)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
@@ -96,7 +96,7 @@ func (s *Store) AddSession(ctx context.Context, x store.Session) error {
 
 // UpdateSessions implements store.Store.
 func (s *Store) UpdateSessions(ctx context.Context, xs []store.Session) error {
-	return s.inTx(ctx, "store sessions", func(ctx context.Context, tx *sql.Tx) error {
+	return s.inTx(ctx, "store sessions", func(ctx context.Context, tx *txn) error {
 		for _, x := range xs {
 			errJSON, code, err := encodeError(x.Error)
 			if err != nil {
@@ -154,7 +154,11 @@ func (s *Store) sessions(ctx context.Context, query string, args ...any) ([]stor
 
 // Session implements store.Store.
 func (s *Store) Session(ctx context.Context, id protocol.SessionID) (store.Session, error) {
-	x, err := scanSession(s.read.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE id = ?`, string(id)))
+	var x store.Session
+	err := s.view(ctx, func(c *conn) (err error) {
+		x, err = scanSession(c.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE id = ?`, string(id)))
+		return err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return x, protocol.Errorf(protocol.CodeNotFound, "session %.40s is not known", string(id))
 	}
@@ -186,7 +190,7 @@ func scanSession(row interface{ Scan(...any) error }) (store.Session, error) {
 // Prune implements store.Store. The epochs of forgotten nodes live on in the
 // row of node "": whoever returns starts above all of them.
 func (s *Store) Prune(ctx context.Context, t time.Time) error {
-	return s.inTx(ctx, "prune", func(ctx context.Context, tx *sql.Tx) error {
+	return s.inTx(ctx, "prune", func(ctx context.Context, tx *txn) error {
 		old := `node IN (SELECT id FROM nodes WHERE last_seen < ?)`
 		for _, q := range []string{
 			`INSERT INTO epochs (node, epoch) SELECT '', MAX(epoch) FROM epochs WHERE node = '' OR ` + old + ` HAVING COUNT(*) > 0

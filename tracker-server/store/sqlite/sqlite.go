@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -29,19 +31,30 @@ import (
 // instead of failing with "busy"; others read beside it, each a state between
 // two transactions.
 type Store struct {
-	db   *sql.DB // writes
+	db   *sql.DB // of the writer
 	read *sql.DB
-	// The statements of both.
-	writing, reading *prepared
-	path             string
+	path string
 
-	pen     chan struct{} // held by who writes for a group; capacity 1
+	pen    chan struct{} // held by who writes for a group; capacity 1
+	writer conn          // guarded by pen
+	toDisk time.Duration // that the last commit took; guarded by pen
+	// views are the connections of ViewLedger and of reads that come often.
+	views chan *conn
+
 	mu      sync.Mutex
-	waiting []*write // guarded by mu
+	waiting queue // guarded by mu
+
+	commits atomic.Uint64
+	once    sync.Once
+	stop    chan struct{} // ends checkpoints, which closes copied
+	copied  chan struct{}
 }
 
-// readers is how many may read at one time.
-const readers = 4
+// How many may read at one time: in views, and beside them.
+const (
+	maxViews = 4
+	readers  = 2
+)
 
 // Open opens or creates the database file and brings its schema up to date.
 // Errors: data_folder for a damaged or newer file, disk_full.
@@ -62,26 +75,32 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	db.SetMaxOpenConns(1)
 	s := newStore(db, path)
-	if err := s.check(ctx); err != nil {
+	err = s.check(ctx)
+	if err == nil {
+		err = s.migrate(ctx)
+	}
+	if err == nil {
+		if s.read, err = sql.Open("sqlite", readDSN(filepath.ToSlash(path))); err != nil {
+			err = protocol.Errorf(protocol.CodeInternal, "open %s: %w", path, err)
+		}
+	}
+	if err != nil {
+		s.writer.discard()
 		db.Close()
 		return nil, err
 	}
-	if err := s.migrate(ctx); err != nil {
-		db.Close()
-		return nil, err
+	s.read.SetMaxOpenConns(maxViews + readers)
+	s.read.SetMaxIdleConns(maxViews + readers)
+	for range maxViews {
+		s.views <- &conn{db: s.read}
 	}
-	if s.read, err = sql.Open("sqlite", readDSN(filepath.ToSlash(path))); err != nil {
-		db.Close()
-		return nil, protocol.Errorf(protocol.CodeInternal, "open %s: %w", path, err)
-	}
-	s.read.SetMaxOpenConns(readers)
-	s.read.SetMaxIdleConns(readers)
-	s.reading = newPrepared(s.read)
+	s.stop, s.copied = make(chan struct{}), make(chan struct{})
+	go s.checkpoints()
 	return s, nil
 }
 
 func newStore(db *sql.DB, path string) *Store {
-	return &Store{db: db, path: path, writing: newPrepared(db), pen: make(chan struct{}, 1)}
+	return &Store{db: db, path: path, pen: make(chan struct{}, 1), writer: conn{db: db}, views: make(chan *conn, maxViews)}
 }
 
 // dsn is the driver's name for the file at an absolute path with slashes, as a
@@ -89,17 +108,17 @@ func newStore(db *sql.DB, path string) *Store {
 // Resource Identifiers", section 3.2).
 func dsn(path string) string {
 	return uri(path, url.Values{
-		// Another process writes between two groups of ours, when it is quick.
-		"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"},
-		// A transaction that reads before it writes would fail at once, without
-		// the busy timeout, when another process wrote in between.
-		"_txlock": {"immediate"},
+		// Another process writes between two groups of ours, when it is quick. The
+		// cache (KiB) holds what one transaction changes. The WAL
+		// (pages) is copied by checkpoints, long before a commit does it. What a
+		// statement would have to undo stays in memory.
+		"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "cache_size(-16384)", "wal_autocheckpoint(20000)", "temp_store(2)"},
 	})
 }
 
-// readDSN is the same for connections that only read.
+// readDSN is the same for connections that only read, and copy the WAL.
 func readDSN(path string) string {
-	return uri(path, url.Values{"_pragma": {"busy_timeout(5000)", "query_only(1)"}})
+	return uri(path, url.Values{"_pragma": {"busy_timeout(5000)", "synchronous(FULL)", "query_only(1)"}})
 }
 
 func uri(path string, query url.Values) string {
@@ -113,7 +132,10 @@ func uri(path string, query url.Values) string {
 // not in the middle of a session.
 func (s *Store) check(ctx context.Context) error {
 	var answer string
-	if err := s.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&answer); err != nil {
+	if err := s.writer.open(ctx); err != nil {
+		return s.wrap("open", err)
+	}
+	if err := s.writer.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&answer); err != nil {
 		return s.wrap("check", err)
 	}
 	if answer != "ok" {
@@ -129,7 +151,31 @@ func (s *Store) damaged(err error) error {
 
 // Close ends the connections; the WAL is merged into the file by the last one.
 func (s *Store) Close() error {
-	return s.wrap("close", errors.Join(s.read.Close(), s.db.Close()))
+	s.once.Do(func() { close(s.stop) })
+	<-s.copied
+	s.pen <- struct{}{}
+	defer func() { <-s.pen }()
+	var errs []error
+	views := make([]*conn, maxViews)
+	for i := range views {
+		views[i] = <-s.views
+		errs = append(errs, views[i].close())
+	}
+	for _, c := range views {
+		s.views <- c // who comes later is told that the database is closed
+	}
+	errs = append(errs, s.writer.close(), s.read.Close(), s.db.Close())
+	return s.wrap("close", errors.Join(errs...))
+}
+
+// view runs f on a connection that only reads. f calls nothing of the store.
+func (s *Store) view(ctx context.Context, f func(c *conn) error) error {
+	c := <-s.views
+	defer func() { s.views <- c }()
+	if err := c.open(ctx); err != nil {
+		return err
+	}
+	return f(c)
 }
 
 // wrap adds the operation and finds the codes that a person can act on.

@@ -112,7 +112,7 @@ func TestMigrations(t *testing.T) {
 	if err := s.apply(t.Context(), broken); err == nil {
 		t.Fatal("a broken migration passed")
 	}
-	if _, err := s.db.Exec("SELECT * FROM half"); err == nil {
+	if _, err := s.read.Exec("SELECT * FROM half"); err == nil {
 		t.Error("half of a migration stayed")
 	}
 	if err := s.apply(t.Context(), next); err != nil {
@@ -228,7 +228,7 @@ func fromSchema(t *testing.T, old []migration) {
 			t.Fatal(err)
 		}
 	}
-	if err := then.db.Close(); err != nil {
+	if err := errors.Join(then.writer.close(), then.db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second opening finds nothing to do
@@ -291,7 +291,7 @@ func TestWritesShareATransaction(t *testing.T) {
 		wg.Go(func() {
 			for j := range 10 {
 				id := fmt.Sprintf("%d-%d", i, j)
-				err := s.inTx(t.Context(), "test", func(ctx context.Context, tx *sql.Tx) error {
+				err := s.inTx(t.Context(), "test", func(ctx context.Context, tx *txn) error {
 					if _, err := tx.ExecContext(ctx, `INSERT INTO nodes (id, role, addr, host, engine, llama, first_seen, last_seen) VALUES (?, 'node', '', '', '', '', 0, 0)`, id); err != nil {
 						return err
 					}
@@ -317,7 +317,7 @@ func TestWritesShareATransaction(t *testing.T) {
 	wg.Wait()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.inTx(ended, "test", func(context.Context, *sql.Tx) error { t.Error("it ran"); return nil }); !errors.Is(err, context.Canceled) {
+	if err := s.inTx(ended, "test", func(context.Context, *txn) error { t.Error("it ran"); return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

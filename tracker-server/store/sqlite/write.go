@@ -2,111 +2,279 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
+	"slices"
+	"time"
+
+	"neuron/tracker-server/store"
 )
+
+// operation is what is done in a transaction, see inTx.
+type operation = func(ctx context.Context, tx *txn) error
 
 // write is one operation that waits for its transaction.
 type write struct {
-	op   string
-	f    func(ctx context.Context, tx *sql.Tx) error
+	f    operation
 	err  error
 	done chan struct{} // closed when err is final
 }
 
-// maxWrites bounds the operations of one transaction: the last one waits for
-// all of them.
-const maxWrites = 128
+const (
+	// maxWrites bounds the operations of one transaction: the last one waits for
+	// all of them.
+	maxWrites = 128
+	// laterFor bounds the time for those of them that can wait, see store.Later.
+	// When the disk takes longer to write, they may take as long, up to the most.
+	laterFor     = 4 * time.Millisecond
+	laterForMost = 20 * time.Millisecond
+)
 
-// inTx runs f in a transaction, once, and returns when it is on the disk.
-// Operations that come at one time share a transaction, since waiting for the
-// disk is nearly all that a small one costs: whoever finds nobody writing
-// writes for all that wait, on its own goroutine. An f that fails leaves
-// nothing behind and does not hinder the others. f is short and calls nothing
-// of the store; its ctx does not end with the caller's.
-func (s *Store) inTx(ctx context.Context, op string, f func(ctx context.Context, tx *sql.Tx) error) error {
+// queue holds the operations that nobody has begun.
+type queue struct{ first, later []*write }
+
+// take removes up to n operations of a lane.
+func take(lane *[]*write, n int) []*write {
+	n = min(n, len(*lane))
+	out := (*lane)[:n:n]
+	if *lane = (*lane)[n:]; len(*lane) == 0 {
+		*lane = nil
+	}
+	return out
+}
+
+// leave removes an operation that nobody has begun.
+func (q *queue) leave(w *write) bool {
+	for _, lane := range []*[]*write{&q.first, &q.later} {
+		if i := slices.Index(*lane, w); i >= 0 {
+			*lane = slices.Delete(slices.Clone(*lane), i, i+1) // parts of the old one may be in use
+			return true
+		}
+	}
+	return false
+}
+
+// inTx runs operations, each in a transaction, and returns when they are on the
+// disk. Operations that come at one time share a transaction, since waiting for
+// the disk is nearly all that a small one costs: whoever finds nobody writing
+// writes for all that wait, on its own goroutine. One that fails leaves nothing
+// behind and does not hinder the others; what it had done is undone, and so is
+// what the others had, which run again. So an operation may run twice, with the
+// same result. It is short and calls nothing of the store; its ctx does not end
+// with the caller's. When the caller's ends, nothing is begun any more.
+//
+// Operations that can wait (store.Later) go behind all others, also when they
+// came before.
+func (s *Store) inTx(ctx context.Context, op string, fs ...operation) error {
 	if err := ctx.Err(); err != nil {
 		return s.wrap(op, err)
 	}
-	w := &write{op: op, f: f, done: make(chan struct{})}
+	list := make([]*write, len(fs))
+	for i, f := range fs {
+		list[i] = &write{f: f, done: make(chan struct{})}
+	}
 	s.mu.Lock()
-	s.waiting = append(s.waiting, w)
+	if store.IsLater(ctx) {
+		s.waiting.later = append(s.waiting.later, list...)
+	} else {
+		s.waiting.first = append(s.waiting.first, list...)
+	}
 	s.mu.Unlock()
+	var failed error
+	for _, w := range list {
+		if err := s.await(ctx, w); failed == nil {
+			failed = err
+		}
+	}
+	return s.wrap(op, failed)
+}
+
+// await returns when an operation is written, by this goroutine or another one.
+func (s *Store) await(ctx context.Context, w *write) error {
+	end := ctx.Done()
 	for {
 		select {
 		case <-w.done:
-			return s.wrap(op, w.err)
+			return w.err
 		case s.pen <- struct{}{}:
 			s.lead(context.WithoutCancel(ctx))
 			<-s.pen
+		case <-end:
+			s.mu.Lock()
+			left := s.waiting.leave(w)
+			s.mu.Unlock()
+			if left {
+				return ctx.Err()
+			}
+			end = nil // it has begun: its result is awaited
 		}
 	}
 }
 
+// next takes operations for a transaction: all that cannot wait, else one that
+// can, if there is room for it.
+func (s *Store) next(room bool) []*write {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if group := take(&s.waiting.first, maxWrites); len(group) > 0 || !room {
+		return group
+	}
+	return take(&s.waiting.later, 1)
+}
+
 // lead writes one group; its caller holds the pen.
 func (s *Store) lead(ctx context.Context) {
-	s.mu.Lock()
-	n := min(len(s.waiting), maxWrites)
-	group := s.waiting[:n:n]
-	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
-		s.waiting = nil
-	}
-	s.mu.Unlock()
-	if len(group) == 0 {
+	first := s.next(true)
+	if len(first) == 0 {
 		return
 	}
-	err := s.together(ctx, group)
-	s.writing.fill(ctx)
-	if err != nil {
-		for _, w := range group {
-			if w.err == nil {
-				w.err = err
-			}
-		}
+	group, failed := s.together(ctx, first)
+	if failed {
+		s.again(ctx, group)
 	}
 	for _, w := range group {
 		close(w.done)
 	}
 }
 
-// together runs a group in one transaction. It sets the errors of single
-// operations; what it returns is about all of them: nothing was written.
-func (s *Store) together(ctx context.Context, group []*write) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+// together runs a group in one transaction, and with it what comes meanwhile:
+// whoever cannot wait waits for others that can no longer than laterFor, or as
+// long as for the disk. It reports whether one of them failed; nothing was
+// written then.
+func (s *Store) together(ctx context.Context, first []*write) (group []*write, failed bool) {
+	begun := time.Now()
+	tx, err := s.begin(ctx)
 	if err != nil {
-		return err
+		fail(first, err)
+		return first, false
+	}
+	room := true
+	for next := first; len(next) > 0; next = s.next(room) {
+		for i, w := range next {
+			group = append(group, w)
+			if err := w.f(ctx, tx); err != nil {
+				s.writer.rollback(ctx)
+				group = append(group, next[i+1:]...)
+				if len(group) == 1 {
+					w.err = err
+				}
+				return group, len(group) > 1
+			}
+		}
+		if len(group) >= maxWrites {
+			break
+		}
+		room = room && time.Since(begun) < max(laterFor, min(s.toDisk, laterForMost))
+	}
+	if tx.flush() != nil {
+		s.writer.rollback(ctx)
+		return group, true
+	}
+	if err := s.commit(ctx); err != nil {
+		fail(group, err)
+	}
+	return group, false
+}
+
+func fail(group []*write, err error) {
+	for _, w := range group {
+		if w.err == nil {
+			w.err = err
+		}
+	}
+}
+
+// again runs a group of which an operation failed: each so that its failure
+// leaves nothing behind. Saving the pages for that costs too much to do it
+// always.
+func (s *Store) again(ctx context.Context, group []*write) {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		fail(group, err)
+		return
 	}
 	wrote := false
 	for _, w := range group {
-		if w.err, err = s.savepoint(ctx, tx, w.f); err != nil {
+		if w.err, err = s.savepoint(ctx, tx, w); err != nil {
 			// A full disk, for one, ends the whole transaction.
-			return errors.Join(err, ignoreDone(tx.Rollback()))
+			s.writer.rollback(ctx)
+			fail(group, err)
+			return
 		}
 		wrote = wrote || w.err == nil
 	}
 	if !wrote {
-		return ignoreDone(tx.Rollback())
+		s.writer.rollback(ctx)
+		return
 	}
-	return tx.Commit()
+	if err := s.commit(ctx); err != nil {
+		fail(group, err)
+	}
 }
 
-// savepoint runs f so that its failure, the first result, leaves nothing
-// behind. The second one is that of the transaction.
-func (s *Store) savepoint(ctx context.Context, tx *sql.Tx, f func(ctx context.Context, tx *sql.Tx) error) (failed, err error) {
-	if err := s.writing.exec(ctx, tx, "SAVEPOINT w"); err != nil {
+// savepoint runs one operation so that its failure, the first result, leaves
+// nothing behind. The second one is that of the transaction.
+func (s *Store) savepoint(ctx context.Context, tx *txn, w *write) (failed, err error) {
+	if err := tx.exec(ctx, "SAVEPOINT w"); err != nil {
 		return nil, err
 	}
-	if failed = f(ctx, tx); failed != nil {
-		if err := s.writing.exec(ctx, tx, "ROLLBACK TO w"); err != nil {
-			return failed, errors.Join(failed, err)
+	tx.books = nil // what it knew may have been undone
+	tx.exact = true
+	if failed = w.f(ctx, tx); failed == nil {
+		failed = tx.flush()
+	}
+	if failed != nil {
+		if err := tx.exec(ctx, "ROLLBACK TO w"); err != nil {
+			return failed, err
 		}
 	}
-	return failed, s.writing.exec(ctx, tx, "RELEASE w")
+	return failed, tx.exec(ctx, "RELEASE w")
 }
 
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
+// txn is a transaction of the writer.
+type txn struct {
+	*conn
+	s *Store
+	// books is the ledger as this transaction leaves it, for all operations in
+	// it; nil until one asks.
+	books *ledgerTx
+	// exact says that an entry of the ledger is written when it is appended, so
+	// that an operation learns what is wrong with it.
+	exact bool
+}
+
+func (t *txn) ledger(ctx context.Context) *ledgerTx {
+	if t.books == nil {
+		t.books = newLedgerTx(ctx, t.s, t.conn)
+		t.books.exact = t.exact
+	}
+	return t.books
+}
+
+func (t *txn) flush() error {
+	if t.books == nil {
 		return nil
 	}
+	return t.books.flush()
+}
+
+func (s *Store) begin(ctx context.Context) (*txn, error) {
+	if err := s.writer.open(ctx); err != nil {
+		return nil, err
+	}
+	// A transaction that reads before it writes would fail at once, without the
+	// busy timeout, when another process wrote in between.
+	if err := s.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return nil, err
+	}
+	return &txn{conn: &s.writer, s: s}, nil
+}
+
+func (s *Store) commit(ctx context.Context) error {
+	begun := time.Now()
+	err := s.writer.exec(ctx, "COMMIT")
+	if err != nil {
+		s.writer.rollback(ctx)
+	}
+	s.toDisk = time.Since(begun)
+	s.commits.Add(1)
 	return err
 }

@@ -236,6 +236,9 @@ func reservations(t *testing.T, open Opener) {
 	r.Hops[0].Prefill, r.Hops[0].Decode = 3, 4
 	update(t, s, func(tx store.LedgerTx) error {
 		must(t, tx.SetReservation(&r))
+		for i := range r.Hops {
+			must(t, tx.SetPaid(&r, i))
+		}
 		got, err := tx.Reservation("s-1")
 		must(t, err)
 		if d := cmp.Diff(r, got); d != "" {

@@ -1,0 +1,66 @@
+package localnet
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"neuron/engine/localapi"
+	"neuron/engine/policy"
+)
+
+// StartDesktop starts a desktop engine in a data folder called name and brings
+// its settings to what change wants.
+func (n *Net) StartDesktop(ctx context.Context, name string, change func(*policy.Settings), args ...string) (*Proc, error) {
+	p, _, err := n.spawn(ctx, name, nil, "neuron-engine", append([]string{"desktop", "--data", n.dir(name)}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	client, err := localapi.Dial(p.Data)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	s, err := client.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	change(&s)
+	if _, err := client.SetSettings(ctx, s); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// window is the program with the window.
+const window = "neuron"
+
+// HasWindow reports whether the window was built.
+func (n *Net) HasWindow() bool {
+	st, err := os.Stat(filepath.Join(n.o.Bin, window))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// HasDisplay reports whether this session can show windows.
+func HasDisplay() bool {
+	switch runtime.GOOS {
+	case "windows", "darwin":
+		return true
+	}
+	return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
+}
+
+// StartWindow opens the window of a desktop engine. The user may close it at any
+// time: its end is no fault.
+func (n *Net) StartWindow(of *Proc) (*Proc, error) {
+	p, err := n.launch("window", nil, window, "--data", of.Data)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.asked = true
+	p.mu.Unlock()
+	n.keep(p)
+	return p, nil
+}

@@ -1,0 +1,282 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"neuron/engine/protocol"
+	"neuron/tracker-server/store"
+)
+
+// held is a store whose pen the test holds, so that what is written meanwhile
+// waits.
+type held struct {
+	*Store
+	t     *testing.T
+	tasks sync.WaitGroup
+}
+
+func hold(t *testing.T) *held {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "t.db")
+	h := &held{Store: open(t, path), t: t}
+	t.Cleanup(func() { h.Close() })
+	h.pen <- struct{}{}
+	return h
+}
+
+// wait begins a write and returns when it waits.
+func (h *held) wait(write func()) {
+	h.t.Helper()
+	count := func() int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.waiting.first) + len(h.waiting.later)
+	}
+	before := count()
+	h.tasks.Go(write)
+	for count() == before {
+		runtime.Gosched()
+	}
+}
+
+// release lets all write and waits for them.
+func (h *held) release() {
+	<-h.pen
+	h.tasks.Wait()
+}
+
+// TestWhoCanWaitWaits: work that can wait is written behind all other, in its
+// own order, also when it came first.
+func TestWhoCanWaitWaits(t *testing.T) {
+	t.Parallel()
+	h := hold(t)
+	var order []string
+	note := func(what string) operation {
+		return func(context.Context, *txn) error {
+			order = append(order, what) // under the pen
+			return nil
+		}
+	}
+	for i := range 3 {
+		h.wait(func() {
+			if err := h.inTx(store.Later(t.Context()), "test", note(fmt.Sprint("later ", i, "a")), note(fmt.Sprint("later ", i, "b"))); err != nil {
+				t.Error(err)
+			}
+		})
+		h.wait(func() {
+			if err := h.inTx(t.Context(), "test", note(fmt.Sprint("first ", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	h.release()
+	want := []string{"first 0", "first 1", "first 2", "later 0a", "later 0b", "later 1a", "later 1b", "later 2a", "later 2b"}
+	if !slices.Equal(order, want) {
+		t.Errorf("%q", order)
+	}
+}
+
+// TestNothingBegunAfterItsEnd: what waits leaves with its context, and is not
+// done.
+func TestNothingBegunAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	h := hold(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	h.wait(func() {
+		err := h.inTx(ctx, "test", func(context.Context, *txn) error { t.Error("it ran"); return nil })
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	cancel()
+	h.tasks.Wait()
+	h.release()
+}
+
+// TestLedgerBesideAFault: entries of several callers go into one transaction,
+// and when one of them fails, or appends what is there already, the others'
+// entries stand as they would alone.
+func TestLedgerBesideAFault(t *testing.T) {
+	t.Parallel()
+	h := hold(t)
+	fault := errors.New("no")
+	entry := func(tx store.LedgerTx, id string, amount store.Credit) error {
+		return tx.Append(&store.Transaction{ID: id, Kind: store.TxGrant, Lines: []store.Line{
+			{Account: store.House, Book: store.Mint, Amount: -amount, Hop: -1}, {Account: "c", Book: store.Available, Amount: amount, Hop: -1}}})
+	}
+	write := func(want error, f func(tx store.LedgerTx) error) {
+		h.wait(func() {
+			if err := h.UpdateLedger(t.Context(), f); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		})
+	}
+	check := func(last int64, total store.Credit) {
+		t.Helper()
+		if err := h.ViewLedger(t.Context(), func(v store.LedgerView) error {
+			seq, _, head, err := v.Head()
+			if err != nil {
+				return err
+			}
+			var chain [32]byte
+			n := int64(0)
+			err = v.Each(func(x *store.Transaction) error {
+				if n++; x.Seq != n {
+					t.Errorf("entry %d has number %d", n, x.Seq)
+				}
+				chain = x.Chain(chain)
+				return nil
+			})
+			if seq != last || n != last || chain != head {
+				t.Errorf("%d entries, the head is number %d, want %d; same hash: %t", n, seq, last, chain == head)
+			}
+			have, err2 := v.Balances("c")
+			if have[store.Available] != total {
+				t.Errorf("a balance of %d, want %d", have[store.Available], total)
+			}
+			return errors.Join(err, err2)
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	write(nil, func(tx store.LedgerTx) error { return tx.AddAccount(store.Account{ID: "c", Kind: store.KindClient}) })
+	for i := range 30 {
+		write(nil, func(tx store.LedgerTx) error { return entry(tx, fmt.Sprint("a", i), 1) })
+	}
+	h.release()
+	check(30, 30)
+
+	h.pen <- struct{}{}
+	conflict := &protocol.Error{Code: protocol.CodeConflict}
+	for i := range 10 {
+		write(nil, func(tx store.LedgerTx) error { return entry(tx, fmt.Sprint("b", i), 1) })
+		write(conflict, func(tx store.LedgerTx) error {
+			return errors.Join(entry(tx, fmt.Sprint("x", i), 100), entry(tx, fmt.Sprint("a", i), 100))
+		})
+		write(fault, func(tx store.LedgerTx) error { return errors.Join(entry(tx, fmt.Sprint("y", i), 100), fault) })
+	}
+	h.release()
+	check(40, 40)
+
+	// The same for one that is alone in its transaction.
+	if err := h.UpdateLedger(t.Context(), func(tx store.LedgerTx) error { return entry(tx, "a0", 100) }); !errors.Is(err, conflict) {
+		t.Errorf("alone: %v", err)
+	}
+	check(40, 40)
+}
+
+// TestSpansInOneTransaction: spans that were only appended overlap like those
+// that are written.
+func TestSpansInOneTransaction(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "t.db"))
+	defer s.Close()
+	span := func(first, last int64) store.Span {
+		return store.Span{Session: 1, Hop: 2, First: first, Last: last, Seq: first}
+	}
+	overlaps := func(tx store.LedgerTx, first, last, want int64) {
+		t.Helper()
+		have, found, err := tx.Overlap(span(first, last))
+		if err != nil || found != (want >= 0) || found && have.First != want {
+			t.Errorf("[%d,%d): %+v, %t, %v; want %d", first, last, have, found, err, want)
+		}
+	}
+	for range 2 { // the second time they are on the disk
+		if err := s.UpdateLedger(t.Context(), func(tx store.LedgerTx) error {
+			overlaps(tx, 100, 110, -1)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.UpdateLedger(t.Context(), func(tx store.LedgerTx) error {
+		for _, x := range []store.Span{span(32, 64), span(0, 32), span(96, 128)} { // in no order
+			overlaps(tx, x.First, x.Last, -1)
+			if err := tx.AddSpan(x); err != nil {
+				return err
+			}
+			overlaps(tx, x.First, x.Last, x.First)
+		}
+		overlaps(tx, 64, 96, -1)
+		overlaps(tx, 63, 65, 32)
+		overlaps(tx, 60, 100, 96)
+		overlaps(tx, 128, 256, -1)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ViewLedger(t.Context(), func(v store.LedgerView) error {
+		if have, found, err := v.Overlap(span(10, 20)); err != nil || !found || have.First != 0 {
+			t.Errorf("%+v, %t, %v", have, found, err)
+		}
+		if have, found, err := v.Overlap(span(64, 96)); err != nil || found {
+			t.Errorf("%+v, %t, %v", have, found, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCheckpointBesideWrites: a long WAL is copied while others write, and then
+// begun anew: it does not grow with what is written.
+func TestCheckpointBesideWrites(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "t.db")
+	s := open(t, path)
+	defer s.Close()
+	big := bytes.Repeat([]byte{'x'}, 40<<10)
+	var n atomic.Int64
+	write := func() {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 60 {
+					id := protocol.SessionID(fmt.Sprint(n.Add(1)))
+					if err := s.AddSession(context.Background(), store.Session{ID: id, Lease: big}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	size := func() int64 {
+		info, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	write()
+	once := size()
+	if once < longWAL*4096 {
+		t.Fatalf("the WAL has %d bytes only", once)
+	}
+	for range 3 {
+		err := s.checkpoint(t.Context())
+		for errors.Is(err, errBusy) { // the store does the same now and then
+			err = s.checkpoint(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		write()
+	}
+	if got := size(); got > 2*once {
+		t.Errorf("the WAL has %d bytes after four rounds of about %d", got, once)
+	}
+	if list, err := s.Sessions(t.Context(), 2000); err != nil || len(list) != 4*4*60 {
+		t.Errorf("%d sessions, %v", len(list), err)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package icon
+
+func guard(run func()) { run() }
