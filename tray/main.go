@@ -175,6 +175,6 @@ func show(ctx context.Context, log *slog.Logger, engine *link.Link, a *agent.Age
 		<-ctx.Done()
 		icon.Quit()
 	})
-	icon.Run(first, a.Attach)
+	icon.Run(log, first, a.Attach)
 	cancel() // the tray ended by itself
 }

@@ -205,16 +205,13 @@ func TestFirstDay(t *testing.T) {
 		return r != protocol.SharingUserOff && r != protocol.SharingNotSetUp && r != protocol.SharingNoTracker
 	})
 
-	// Every page.
+	// Every page, twice: the first time it is built, the second time it is there.
 	d.focus(id)
-	for i := range pageCount(t) {
-		before := d.look()
-		d.control(rune('1' + i))
-		d.settle()
-		if i > 0 && differs(before, d.look()) < 500 {
-			t.Errorf("Ctrl+%d changes nothing on the screen", i+1)
-		}
-		d.picture("e2e-page-" + string(rune('1'+i)))
+	pages := pageCount(t)
+	for i := range 2 * pages {
+		number := rune('1' + (i+1)%pages)
+		d.change("page "+string(number)+" is shown", func() { d.control(number) })
+		d.picture("e2e-page-" + string(number))
 	}
 
 	// A crash of the engine is healed, and the window finds the new one.

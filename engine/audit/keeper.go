@@ -106,7 +106,7 @@ func (k *Keeper) note(s protocol.SessionID, side protocol.AuditSide, f *protocol
 		return
 	case f.Pos != x.next:
 		x.over = true
-		x.why = protocol.Errorf(protocol.CodeNotFound, "the first kept frame is at position %d, the order came too late", f.Pos)
+		x.why = protocol.Errorf(protocol.CodeNotFound, "the first kept frame is at position %d, the order came too late, or the session began behind kept state", f.Pos)
 		return
 	case x.bytes+n > maxOneSession || k.bytes+n > maxKeptBytes:
 		x.over = true

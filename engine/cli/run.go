@@ -53,6 +53,8 @@ func runCommand() *cobra.Command {
 	f.IntVar(&o.MaxContext, "context", 0, "longest session in tokens (0: the model's own limit)")
 	f.IntVar(&o.MaxSessions, "sessions", 16, "most sessions at a time")
 	f.Int64Var(&o.KVBudget, "kv-bytes", 0, "memory for session state in bytes (0: a quarter of what is free)")
+	f.Int64Var(&o.PrefixDisk, "prefix-bytes", 0, "most bytes on disk for the state of prompts' beginnings (0: 1 GiB, negative: none)")
+	f.BoolVar(&o.PrivatePrefixes, "private-prefixes", false, "write that of private sessions to disk, too")
 	f.BoolVar(&o.NoRepack, "no-repack", false, "keep weights in the mapped file only: less memory, slower")
 	f.StringVar(&o.NativeDir, "native", "", "folder with the llama.cpp libraries")
 	return c

@@ -183,7 +183,7 @@ func networkCommand() *cobra.Command {
 				if m.Local != nil {
 					held = ", layers " + m.Local.String() + " here"
 				}
-				fmt.Fprintf(w, "model\t%s\t%d layers, %.1f GB, %s%s\n", m.Info.Name, m.Info.Layers, float64(m.Bytes)/1e9, state, held)
+				fmt.Fprintf(w, "model\t%s\t%d layers, %.1f MB, %s%s\n", m.Info.Name, m.Info.Layers, float64(m.Bytes)/1e6, state, held)
 			}
 			return w.Flush()
 		})

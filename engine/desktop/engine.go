@@ -135,7 +135,7 @@ func New(ctx context.Context, o Options) (_ *Engine, err error) {
 	}
 	defer func() {
 		if err != nil {
-			e.release()
+			_ = e.release() // err is what counts
 		}
 	}()
 	if e.lock, err = program.OpenData(o.Data); err != nil {

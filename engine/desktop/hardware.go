@@ -15,6 +15,7 @@ import (
 	"neuron/engine/probe/speed"
 	"neuron/engine/protocol"
 	"neuron/engine/stage"
+	"neuron/engine/stage/wire"
 )
 
 // hardware knows what this computer is. It looks when it is first asked, when it
@@ -23,8 +24,9 @@ type hardware struct {
 	e    *Engine
 	wake chan struct{}
 
-	mu   sync.Mutex // held while looking
-	last *localapi.Hardware
+	mu    sync.Mutex // held while looking
+	last  *localapi.Hardware
+	llama string // version of the library, "" while it is not known
 }
 
 func newHardware(e *Engine) *hardware { return &hardware{e: e, wake: make(chan struct{}, 1)} }
@@ -93,7 +95,14 @@ func (h *hardware) look(ctx context.Context, measure, again bool) (*localapi.Har
 	return &result, nil
 }
 
-// read looks without measuring.
+// library is the version of libllama, as it was seen last.
+func (h *hardware) library() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.llama
+}
+
+// read looks without measuring; the caller holds mu.
 func (h *hardware) read(ctx context.Context) (*localapi.Hardware, error) {
 	o := computer.Options{Data: h.e.o.Data}
 	if s, ok := h.e.o.System.(interface {
@@ -118,6 +127,7 @@ func (h *hardware) read(ctx context.Context) (*localapi.Hardware, error) {
 		h.e.log.Warn("The devices of this computer are not known", "error", err)
 		return out, nil
 	}
+	h.llama = about.Llama
 	for _, d := range about.Devices {
 		if g, ok := gpuOf(d); ok {
 			out.GPUs = append(out.GPUs, g)
@@ -152,19 +162,18 @@ func (h *hardware) speed(ctx context.Context, threads int) (*localapi.Speed, err
 	})
 }
 
-// gpuOf reads a device as a stage tells it: "Vulkan0: its description". How much
-// memory it has, and whether stages use it, a stage does not tell.
-func gpuOf(device string) (localapi.GPU, bool) {
-	name, text, _ := strings.Cut(device, ": ")
-	kind := strings.TrimRight(name, "0123456789")
-	switch kind {
-	case "CPU", "BLAS", "":
+// gpuOf reads a device as a stage tells it. Stages of this version compute on the
+// processor alone, so none is usable.
+func gpuOf(d wire.Device) (localapi.GPU, bool) {
+	if d.Kind != "gpu" && d.Kind != "igpu" {
 		return localapi.GPU{}, false
-	case "MTL":
-		kind = "Metal"
 	}
-	if text == "" {
-		text = name
+	g := localapi.GPU{Name: d.Description, Kind: strings.TrimRight(d.Name, "0123456789"), Memory: d.Total, Free: d.Free}
+	if g.Kind == "MTL" {
+		g.Kind = "Metal"
 	}
-	return localapi.GPU{Name: text, Kind: kind}, true
+	if g.Name == "" {
+		g.Name = d.Name
+	}
+	return g, true
 }

@@ -21,7 +21,6 @@ func (t *table) Report(ctx context.Context) (string, error) {
 		At: e.o.Now(), Version: version.String(), Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
 		Settings: t.Settings(), Status: (*source)(e).Status(), Gateway: g != nil, Lines: t.Logs(0),
 	}
-	c.Llama = c.Status.Llama
 	// A report about a computer that cannot be probed is a report all the same;
 	// the log says why.
 	if hw, err := e.hw.get(ctx); err == nil {
@@ -29,6 +28,7 @@ func (t *table) Report(ctx context.Context) (string, error) {
 	} else {
 		e.log.Warn("The computer could not be probed for a report", "error", err)
 	}
+	c.Llama = e.hw.library()
 	if e.o.LogLost != nil {
 		if err := e.o.LogLost(); err != nil {
 			c.Lost = err.Error()

@@ -19,7 +19,7 @@ import (
 // shares starts an engine that holds what the tracker wants and is ready.
 func (n *network) shares() *running {
 	n.t.Helper()
-	r := begin(n.t, desktop.Options{Tracker: n.url})
+	r := begin(n.t, desktop.Options{Tracker: n.url, UnloadAfter: 2 * time.Second})
 	r.change(n.t, func(s *policy.Settings) { s.SetUp, s.Share, s.Limits.KeepFree, s.Limits.Threads = true, true, 1, 1 })
 	s := r.wants(n.t, "")
 	if s.Policy.State != protocol.SharingOn || len(s.Shards) != 1 || s.Shards[0].State != protocol.ShardReady {
@@ -148,6 +148,7 @@ func TestPauseWhileASessionRuns(t *testing.T) {
 		t.Errorf("the running answer was not finished: %v", x.err)
 	}
 	eventually(t, "the pause", func() bool { return r.status(t).Policy.State == protocol.SharingPaused })
+	eventually(t, "the memory to be freed in a long pause", func() bool { return len(r.status(t).StagePIDs) == 0 })
 	must(t, r.Resume(t.Context()))
 	r.wants(t, "")
 	eventually(t, "the tracker to know", func() bool { return n.why(r.Node()) == "" })
@@ -201,17 +202,18 @@ func (n *network) why(id protocol.NodeID) string {
 }
 
 // TestSharingOffFreesTheMemory: turned off, the stage is gone and the engine is
-// small; turned on, it is there again, without being fetched again. So after a
-// long pause, and for a game at once what runs is ended.
+// small; turned on, it is there again, without being fetched again. When other
+// programs need the memory, what runs is ended in its time.
 func TestSharingOffFreesTheMemory(t *testing.T) {
 	n := newNetwork(t)
 	n.tracker()
 	n.seed()
 	r := n.shares()
 	must(t, r.Share(t.Context(), false))
-	s := r.wants(t, protocol.SharingUserOff)
+	r.wants(t, protocol.SharingUserOff)
 	eventually(t, "the stage to be gone", func() bool { return len(r.status(t).StagePIDs) == 0 })
-	if s = r.status(t); s.Policy.State != protocol.SharingOff || s.Sharing || len(s.Shards) != 1 || s.Shards[0].State != protocol.ShardDraining {
+	s := r.status(t)
+	if s.Policy.State != protocol.SharingOff || s.Sharing || len(s.Shards) != 1 || s.Shards[0].State != protocol.ShardDraining {
 		t.Errorf("%+v, %+v", s.Policy, s.Shards)
 	}
 	received := s.Transfers[0].Received

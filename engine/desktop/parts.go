@@ -47,7 +47,7 @@ func (e *Engine) keepPart(ctx context.Context, name string, of func(policy.Setti
 			continue
 		}
 		began := time.Now()
-		err, replanned := e.runPart(ctx, p, changed, of)
+		replanned, err := e.runPart(ctx, p, changed, of)
 		if ctx.Err() != nil || replanned {
 			pause = firstPause
 			continue
@@ -67,7 +67,7 @@ func (e *Engine) keepPart(ctx context.Context, name string, of func(policy.Setti
 }
 
 // runPart runs one life of a part; replanned says that the settings ended it.
-func (e *Engine) runPart(ctx context.Context, p plan, changed <-chan struct{}, of func(policy.Settings) plan) (err error, replanned bool) {
+func (e *Engine) runPart(ctx context.Context, p plan, changed <-chan struct{}, of func(policy.Settings) plan) (replanned bool, err error) {
 	life, end := context.WithCancel(ctx)
 	defer end()
 	done := make(chan error, 1)
@@ -75,13 +75,13 @@ func (e *Engine) runPart(ctx context.Context, p plan, changed <-chan struct{}, o
 	for {
 		select {
 		case err := <-done:
-			return err, false
+			return false, err
 		case <-changed:
 			var s policy.Settings
 			s, changed = e.settings.Watch()
 			if of(s).key != p.key {
 				end()
-				return <-done, true
+				return true, <-done
 			}
 		}
 	}

@@ -115,6 +115,12 @@ type Node struct {
 
 	newFiles chan *artifact.Source // adopted while it runs
 
+	seenMu sync.Mutex
+	// Protected by seenMu.
+	seen   use
+	seenAt time.Time
+	seenOf []int // the stages that were seen
+
 	mu sync.Mutex
 	// Protected by mu.
 	ctl     *control.Client    // nil until the library has said its version, or without a tracker

@@ -27,7 +27,7 @@ func (s *nodeStatus) Status() localapi.Status {
 		PID: os.Getpid(), Started: n.began, UptimeSec: int64(time.Since(n.began).Seconds()), Seam: n.o.SeamAddr,
 		Owner: n.owner.State(), Tracker: tracker, Sharing: n.sharingOff() == "", Shards: []localapi.Shard{}, Transfers: []localapi.Transfer{},
 		Memory:     localapi.Memory{Total: n.host.MemoryBytes},
-		Goroutines: runtime.NumGoroutine(), OpenFiles: probe.OpenFiles(os.Getpid()),
+		Goroutines: runtime.NumGoroutine(),
 	}
 	r, assigned := n.shard.Report()
 	if assigned {
@@ -107,20 +107,44 @@ func (n *Node) transferStatus(out *localapi.Status, r protocol.ShardReport) {
 }
 
 func (n *Node) memoryStatus(out *localapi.Status) {
-	if m, err := probe.ReadMemory(); err == nil {
-		out.Memory.Free = m.AvailableBytes
-	}
-	if free, err := probe.FreeDisk(n.o.Data); err == nil {
-		out.Memory.DiskFree = free
-	}
 	if p := n.shard.Process(); p != nil {
 		s := p.Stats()
 		out.StagePIDs = []int{p.Pid()}
 		out.Memory.KVBudget, out.Memory.KVInUse, out.Memory.Compute = p.KVBudget(), s.KVBytes, s.ComputeBytes
 	}
-	m := probe.ProcessMemory(append(slices.Clip(out.StagePIDs), os.Getpid())...)
-	out.Memory.Anonymous, out.Memory.File = m.Anonymous, m.File
-	out.Memory.Engine = m.Anonymous + m.File
+	// A desktop's status is looked at all the time, and reading these takes most of
+	// its time.
+	n.seenMu.Lock()
+	defer n.seenMu.Unlock()
+	if n.o.Changed == nil || time.Since(n.seenAt) >= seenFor || !slices.Equal(n.seenOf, out.StagePIDs) {
+		n.seenAt, n.seenOf, n.seen = time.Now(), out.StagePIDs, readUse(n.o.Data, out.StagePIDs)
+	}
+	u := n.seen
+	out.Memory.Free, out.Memory.DiskFree, out.OpenFiles = u.free, u.disk, u.files
+	out.Memory.Anonymous, out.Memory.File = u.resident.Anonymous, u.resident.File
+	out.Memory.Engine = u.resident.Anonymous + u.resident.File
+}
+
+// seenFor is how long figures of memory and disk hold.
+const seenFor = 4 * time.Second
+
+// use is what the system says of the engine and has left.
+type use struct {
+	free, disk int64
+	files      int
+	resident   probe.Resident
+}
+
+func readUse(data string, stages []int) (u use) {
+	if m, err := probe.ReadMemory(); err == nil {
+		u.free = m.AvailableBytes
+	}
+	if free, err := probe.FreeDisk(data); err == nil {
+		u.disk = free
+	}
+	u.files = probe.OpenFiles(os.Getpid())
+	u.resident = probe.ProcessMemory(append(slices.Clip(stages), os.Getpid())...)
+	return u
 }
 
 func (n *Node) assignmentError() *protocol.Error {

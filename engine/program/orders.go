@@ -91,7 +91,12 @@ func (n *Node) SetTransfer(l swarm.Limits) error {
 
 // Park unloads the stage once its sessions have ended, and takes no new layers,
 // until it is called with false.
-func (n *Node) Park(on bool) { n.shard.Park(on) }
+func (n *Node) Park(on bool) {
+	n.shard.Park(on)
+	if on {
+		n.setHealth(nil) // why there is no assignment matters when one is wanted
+	}
+}
 
 // EndSessions ends what still runs, with a reason.
 func (n *Node) EndSessions(reason *protocol.Error) {

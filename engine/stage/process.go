@@ -48,7 +48,11 @@ func Start(ctx context.Context, s Spawn, load wire.Load, report protocol.Capabil
 	l := c.loaded
 	report.Width, report.WeightBytes = l.Width, l.WeightBytes
 	report.Build = protocol.Build{Protocol: protocol.Version, Llama: l.Llama}
-	report.CPUVariant, report.Devices, report.Threads = l.CPUVariant, l.Devices, load.Threads
+	report.CPUVariant, report.Threads = l.CPUVariant, load.Threads
+	report.Devices = nil
+	for _, d := range l.Devices {
+		report.Devices = append(report.Devices, d.String())
+	}
 	report.ChunkRows, report.MaxContext, report.KVBudget = load.ChunkRows, load.MaxContext, l.KVBudget
 	report.KVBytesPerCell, report.ComputeBytes, report.ComputeBytesPerCell = l.KVBytesPerCell, l.ComputeBytes, l.ComputeBytesPerCell
 	report.DTypes, report.Rewinds = []string{protocol.DTypeF32.String()}, l.Rewinds

@@ -16,6 +16,7 @@ import (
 
 	"neuron/internal/acceptance/credits"
 	"neuron/internal/acceptance/factors"
+	"neuron/internal/acceptance/reuse"
 	"neuron/internal/localnet"
 )
 
@@ -197,6 +198,11 @@ func (e *env) close() error {
 // followsReceipts is AC-16, see package credits.
 func followsReceipts(ctx context.Context, e *env) (string, error) {
 	return credits.Check(ctx, e.bin, e.data, guide, guideName)
+}
+
+// reusesPrefixes is AC-18, see package reuse.
+func reusesPrefixes(ctx context.Context, e *env) (string, error) {
+	return reuse.Check(ctx, e.bin, e.data)
 }
 
 // weighsFactors is AC-15, see package factors.

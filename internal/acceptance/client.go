@@ -26,9 +26,6 @@ type completion struct {
 	Usage struct {
 		Prompt     int `json:"prompt_tokens"`
 		Completion int `json:"completion_tokens"`
-		Details    struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
 	Neuron struct {
 		Session   protocol.SessionID `json:"session"`
@@ -38,20 +35,11 @@ type completion struct {
 
 // complete asks for exactly tokens greedy tokens after ids.
 func (c *client) complete(ctx context.Context, model string, ids []int32, tokens, top int) (*completion, error) {
-	return c.run(ctx, model, ids, tokens, top, "off")
-}
-
-// repeat is complete where what was kept of the prompt may be used.
-func (c *client) repeat(ctx context.Context, model string, ids []int32, tokens int) (*completion, error) {
-	return c.run(ctx, model, ids, tokens, 0, "auto")
-}
-
-func (c *client) run(ctx context.Context, model string, ids []int32, tokens, top int, prefix string) (*completion, error) {
 	body := map[string]any{
 		"model": model, "prompt": ids, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,
 		// One token per pass, and every prompt from its start: these figures are
 		// about rows and frames.
-		"neuron": map[string]any{"telemetry": true, "draft": "off", "prefix": prefix},
+		"neuron": map[string]any{"telemetry": true, "draft": "off", "prefix": "off"},
 	}
 	if top > 0 {
 		body["logprobs"] = top

@@ -20,9 +20,9 @@ import (
 type Ledger interface {
 	// UpdateLedger runs f in one transaction that no other writer can overlap,
 	// and commits it when f returns nil. What f did before it returned an error
-	// is undone. f calls nothing but its argument. It shares its transaction with
-	// others, and runs a second time when one of them, or f itself, has failed:
-	// it gives the same answers then. Of several, each is in the ledger or not by
+	// is undone. f calls nothing but its argument, and may run on another
+	// goroutine. It shares its transaction with others, and runs a second time
+	// when one of them, or f itself, has failed: it gives the same answers then. Of several, each is in the ledger or not by
 	// itself; the error is that of one that is not, or nil.
 	UpdateLedger(ctx context.Context, fs ...func(LedgerTx) error) error
 	// ViewLedger runs f on one consistent state.

@@ -11,15 +11,15 @@ import (
 // since it would start one that it does not find. A panic stays here: without a
 // connection to the bus, which may have died a moment ago, quitting dereferences
 // nil in systray 1.12.2, in this goroutine, and there is nothing left to do then.
-func guard(run func()) {
+func guard(log *slog.Logger, run func()) {
 	if a, err := sessionbus.Address(); err == nil {
 		if err := os.Setenv("DBUS_SESSION_BUS_ADDRESS", a); err != nil {
-			slog.Warn("the tray's library cannot be told where the bus is", "error", err)
+			log.Warn("the tray's library cannot be told where the bus is", "error", err)
 		}
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			slog.Warn("the tray's library has failed", "fault", fault)
+			log.Warn("the tray's library has failed", "fault", fault)
 		}
 	}()
 	run()

@@ -2,4 +2,6 @@
 
 package icon
 
-func guard(run func()) { run() }
+import "log/slog"
+
+func guard(_ *slog.Logger, run func()) { run() }

@@ -1,6 +1,7 @@
 package icon
 
 import (
+	"log/slog"
 	"runtime"
 	"strings"
 	"time"
@@ -15,9 +16,9 @@ import (
 // Run shows the icon and calls ready with its board, from a goroutine of its
 // own. It blocks until Quit, and works once in a process; the main goroutine
 // calls it. On Linux a session bus must be there.
-func Run(v menu.View, ready func(*Board)) {
+func Run(log *slog.Logger, v menu.View, ready func(*Board)) {
 	systray.SetTitle("neuron") // the item's stable id on Linux, when it is set before
-	guard(func() {
+	guard(log, func() {
 		systray.Run(func() { ready(NewBoard(bar{}, v, time.Now())) }, nil)
 	})
 }

@@ -145,7 +145,6 @@ func TestModels(t *testing.T) {
 	if d := cmp.Diff([]Model{{ID: gatewaytest.ModelName, Ready: true, Layers: 2, Held: 2, Context: 4096}}, got); d != "" || err != nil {
 		t.Errorf("(-want +got):\n%s\n%v", d, err)
 	}
-	c, _ = serve(t, gatewaytest.Script{})
 	c = New("http://127.0.0.1:1/v1", key)
 	var e *protocol.Error
 	if _, err := c.Models(t.Context()); !errors.As(err, &e) || e.Code != protocol.CodeUnavailable {

@@ -109,12 +109,14 @@ func (s *Store) Messages(ctx context.Context, chat thread.ID) ([]thread.Message,
 		}
 		// What cannot be read of these is no reason to hide the text.
 		if fault != "" {
-			if m.Error = new(protocol.Error); json.Unmarshal([]byte(fault), m.Error) != nil {
+			m.Error = new(protocol.Error)
+			if err := json.Unmarshal([]byte(fault), m.Error); err != nil {
 				m.Error = nil
 			}
 		}
 		if stats != "" {
-			if m.Stats = new(thread.Stats); json.Unmarshal([]byte(stats), m.Stats) != nil {
+			m.Stats = new(thread.Stats)
+			if err := json.Unmarshal([]byte(stats), m.Stats); err != nil {
 				m.Stats = nil
 			}
 		}

@@ -159,13 +159,7 @@ func newBlockView(p part, ui *texts) *blockView {
 	return v
 }
 
-// takes reports whether v can show p instead of its part.
-func (v *blockView) takes(p part) bool {
-	o := v.part
-	return o.kind == p.kind && o.level == p.level && o.indent == p.indent && o.lang == p.lang && o.first == p.first
-}
-
-// set shows another part that v takes, and says whether anything has changed.
+// set shows another part of the same kind, and says whether anything has changed.
 func (v *blockView) set(p part) bool {
 	same := v.part.text == p.text && v.part.marker == p.marker
 	v.part = p

@@ -65,9 +65,13 @@ func newPage(env *page.Env, engine vm.Engine) *Page {
 	return p
 }
 
-// Name implements page.Page, and so on.
-func (p *Page) Name() string        { return "chat" }
-func (p *Page) Title() string       { return p.t("chat.title") }
+// Name implements page.Page.
+func (p *Page) Name() string { return "chat" }
+
+// Title implements page.Page.
+func (p *Page) Title() string { return p.t("chat.title") }
+
+// Icon implements page.Page.
 func (p *Page) Icon() fyne.Resource { return theme.IconChat.Resource(theme.Text) }
 
 // t is a text.

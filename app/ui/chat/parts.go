@@ -250,7 +250,8 @@ func (s *strip) show(v *vm.Strip) {
 		text += f
 	}
 	s.fact.Set(text)
-	s.box.Objects = append(objects, s.fact)
+	objects = append(objects, s.fact)
+	s.box.Objects = objects
 	s.box.Refresh()
 	s.Show()
 }

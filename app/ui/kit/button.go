@@ -44,12 +44,17 @@ var (
 	_ desktop.Cursorable = (*Button)(nil)
 )
 
-// Primary is the one thing to do, Secondary another one, Quiet one beside the
-// point, Danger one that destroys something.
-func Primary(label string, tapped func()) *Button   { return newButton(KindPrimary, label, tapped) }
+// Primary is the one thing to do.
+func Primary(label string, tapped func()) *Button { return newButton(KindPrimary, label, tapped) }
+
+// Secondary is another thing to do.
 func Secondary(label string, tapped func()) *Button { return newButton(KindSecondary, label, tapped) }
-func Quiet(label string, tapped func()) *Button     { return newButton(KindQuiet, label, tapped) }
-func Danger(label string, tapped func()) *Button    { return newButton(KindDanger, label, tapped) }
+
+// Quiet is one beside the point.
+func Quiet(label string, tapped func()) *Button { return newButton(KindQuiet, label, tapped) }
+
+// Danger is one that destroys something.
+func Danger(label string, tapped func()) *Button { return newButton(KindDanger, label, tapped) }
 
 func newButton(kind Kind, label string, tapped func()) *Button {
 	b := &Button{kind: kind, label: label, OnTapped: tapped}

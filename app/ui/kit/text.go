@@ -46,23 +46,29 @@ type Text struct {
 	lines []*canvas.Text
 }
 
-// Title is a page's heading, Heading a card's.
-func Title(s string) *Text   { return newText(styleTitle, s, false) }
+// Title is a page's heading.
+func Title(s string) *Text { return newText(styleTitle, s, false) }
+
+// Heading is a card's.
 func Heading(s string) *Text { return newText(styleHeading, s, false) }
 
 // Number is a figure that stands alone; digits have one width.
 func Number(s string) *Text { return newText(styleNumber, s, false) }
 
-// Line is one line of text, Strong one in bold.
-func Line(s string) *Text   { return newText(styleBody, s, false) }
+// Line is one line of text.
+func Line(s string) *Text { return newText(styleBody, s, false) }
+
+// Strong is one in bold.
 func Strong(s string) *Text { return newText(styleStrong, s, false) }
 
 // Caption is one line of small text.
 func Caption(s string) *Text { return newText(styleCaption, s, false) }
 
-// Sentence is wrapped text, Muted the same for explanations.
+// Sentence is wrapped text.
 func Sentence(s string) *Text { return newText(styleBody, s, true) }
-func Muted(s string) *Text    { return newText(styleMuted, s, true) }
+
+// Muted is the same for explanations.
+func Muted(s string) *Text { return newText(styleMuted, s, true) }
 
 // Mono is one line with letters of one width.
 func Mono(s string) *Text { return newText(styleMono, s, false) }

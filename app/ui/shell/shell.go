@@ -143,6 +143,8 @@ func (s *Shell) enter() {
 	}
 	for _, p := range s.pages {
 		if s.opened[p.Name()] {
+			// Not more than that: refreshing the stack would draw every text of
+			// every page anew.
 			if p == s.now {
 				p.Content().Show()
 			} else {
@@ -150,7 +152,6 @@ func (s *Shell) enter() {
 			}
 		}
 	}
-	s.stack.Refresh()
 	s.rail.mark(name)
 	if s.visible && s.wizard == nil {
 		s.now.Show()

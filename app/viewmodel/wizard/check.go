@@ -17,7 +17,7 @@ const maxAnswer = 8 << 20
 // Address brings what a person types into the form of the settings: a missing
 // scheme is https, on this computer itself http. Error: invalid_request.
 func Address(text string) (string, error) {
-	text = strings.TrimRight(strings.TrimSpace(text), "/")
+	text = strings.TrimSpace(text)
 	if text == "" {
 		return "", nil
 	}
@@ -30,12 +30,12 @@ func Address(text string) (string, error) {
 		}
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil {
+	if err != nil || u.Hostname() == "" || u.User != nil {
 		return "", protocol.Errorf(protocol.CodeInvalidRequest, "this is no address of a network")
 	}
 	switch u.Scheme {
 	case "http", "https", "ws", "wss":
-		return text, nil
+		return strings.TrimRight(text, "/"), nil
 	}
 	return "", protocol.Errorf(protocol.CodeInvalidRequest, "an address begins with https://")
 }

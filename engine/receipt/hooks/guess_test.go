@@ -17,27 +17,37 @@ func TestReceiptsOfGuesses(t *testing.T) {
 	for _, hops := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("hops=%d", hops), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, hops)
-			w.nodes[hops-1].stage.Repeat(12)
 			const prompt, tokens = 100, 400
 			r := gateway.GenerateRequest{Request: "r", Model: sessiontest.ModelName, MaxTokens: tokens, Policy: protocol.PolicyPublic}
 			for i := range prompt {
 				r.Prompt = append(r.Prompt, int32(i)+2000)
 			}
-			g, err := w.m.Generate(context.Background(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := 0
-			for range g.Tokens() {
-				n++
-			}
-			if fin, perr := g.Result(); n != tokens || fin != protocol.FinishLength || perr != nil {
-				t.Fatalf("%d tokens, %s, %v", n, fin, perr)
-			}
-			tl, _ := w.m.Telemetry(g.Session())
-			if tl.Accepted == 0 || tl.Drafted == tl.Accepted {
-				t.Fatalf("%d of %d guesses were right: nothing to see", tl.Accepted, tl.Drafted)
+			// How much is guessed follows what steps take on this machine just now:
+			// sometimes nothing wrong is among it, and there is nothing to see.
+			var w *world
+			var g gateway.Generation
+			var tl protocol.Telemetry
+			for try := 0; ; try++ {
+				w = newWorld(t, hops)
+				w.nodes[hops-1].stage.Repeat(12)
+				var err error
+				if g, err = w.m.Generate(context.Background(), r); err != nil {
+					t.Fatal(err)
+				}
+				n := 0
+				for range g.Tokens() {
+					n++
+				}
+				if fin, perr := g.Result(); n != tokens || fin != protocol.FinishLength || perr != nil {
+					t.Fatalf("%d tokens, %s, %v", n, fin, perr)
+				}
+				tl, _ = w.m.Telemetry(g.Session())
+				if tl.Accepted > 0 && tl.Drafted > tl.Accepted {
+					break
+				}
+				if try == 9 {
+					t.Fatalf("%d of %d guesses were right: nothing to see", tl.Accepted, tl.Drafted)
+				}
 			}
 			ran := int(tl.Route[0].Counters.PrefillRows + tl.Route[0].Counters.DecodeRows)
 			stand := int(tl.Route[0].Counters.NextPos)

@@ -57,13 +57,25 @@ type Prefixes struct {
 	Private bool `json:"private,omitempty"`
 }
 
+// Device is something that the library can compute on, memory in bytes.
+type Device struct {
+	Name        string `json:"name"` // "CPU", "Vulkan0"
+	Description string `json:"description"`
+	Kind        string `json:"kind"` // cpu, gpu, igpu (with the memory of the host), accel or meta
+	Free        int64  `json:"free"`
+	Total       int64  `json:"total"`
+}
+
+// String is its name and description.
+func (d Device) String() string { return d.Name + ": " + d.Description }
+
 // Loaded says what was loaded, or why not.
 type Loaded struct {
 	Error *protocol.Error `json:"error,omitempty"`
 
 	Llama       string   `json:"llama"` // library version
 	CPUVariant  string   `json:"cpu_variant"`
-	Devices     []string `json:"devices,omitempty"`
+	Devices     []Device `json:"devices,omitempty"`
 	Width       int      `json:"width"`
 	WeightBytes int64    `json:"weight_bytes"`
 	// StepMicros is the time of one decode step, ChunkMicros of a prefill

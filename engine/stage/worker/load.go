@@ -136,10 +136,10 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 }
 
 // devices lists what the library can compute on, in its own words.
-func devices() []string {
-	var out []string
+func devices() []wire.Device {
+	var out []wire.Device
 	for _, d := range llama.Devices() {
-		out = append(out, d.Name+": "+d.Description)
+		out = append(out, wire.Device{Name: d.Name, Description: d.Description, Kind: d.Kind.String(), Free: int64(d.MemFree), Total: int64(d.MemTotal)})
 	}
 	return out
 }

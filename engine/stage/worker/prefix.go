@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"neuron/engine/prefix"
+	"neuron/engine/stage/kvblob"
 	"neuron/engine/stage/wire"
 )
 
@@ -143,7 +144,7 @@ func (st *state) restore(p *pool, seq int, blob []byte, blocks int) (int, error)
 	if err := p.run.Clear(seq); err != nil || len(blob) == 0 {
 		return 0, err
 	}
-	if err := p.run.Context().SeqStateSet(int32(seq), amongStreams(blob, len(p.seqs))); err != nil {
+	if err := p.run.Context().SeqStateSet(int32(seq), kvblob.Among(blob, len(p.seqs))); err != nil {
 		st.w.log.Warn("Kept state does not fit a sequence", "error", err)
 		return 0, p.run.Clear(seq)
 	}
@@ -169,7 +170,7 @@ func (st *state) copyOf(k *kept, most int) []byte {
 	blob := make([]byte, size)
 	n, err := ctx.SeqStateGet(int32(k.seq), blob)
 	if err == nil {
-		if part := onlyStream(blob[:n], k.seq, len(k.pool.seqs)); part != nil {
+		if part := kvblob.Only(blob[:n], k.seq, len(k.pool.seqs)); part != nil {
 			return part
 		}
 		err = errors.New("its form is another one")

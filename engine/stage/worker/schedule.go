@@ -40,7 +40,13 @@ func oldestRows(sessions map[uint32]*session) (oldest *session) {
 		if len(s.queue) == 0 || s.queue[0].f.Kind == protocol.KindPrefill {
 			continue
 		}
-		if oldest == nil || s.queue[0].at.Before(oldest.queue[0].at) {
+		if oldest == nil {
+			oldest = s
+			continue
+		}
+		// Of rows that came together the first slot's: its neighbours follow it, and
+		// no call begins between two that could share one.
+		if c := s.queue[0].at.Compare(oldest.queue[0].at); c < 0 || c == 0 && s.slot < oldest.slot {
 			oldest = s
 		}
 	}

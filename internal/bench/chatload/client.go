@@ -70,13 +70,13 @@ type event struct {
 	} `json:"error"`
 }
 
-// Stream asks for a greedy answer of exactly that many tokens, without guesses,
-// and reads it to its end; first, if not nil, is called at its first piece. When
+// Stream asks for a greedy answer of exactly that many tokens, without guesses
+// and with its whole prompt computed, and reads it to its end; first, if not nil, is called at its first piece. When
 // ctx ends in the middle the answer so far comes with the error.
 func (c *Client) Stream(ctx context.Context, prompt []int32, tokens int, first func()) (*Answer, error) {
 	body, err := json.Marshal(map[string]any{
 		"model": c.Model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,
-		"stream": true, "stream_options": map[string]bool{"include_usage": true}, "neuron": map[string]string{"draft": "off"},
+		"stream": true, "stream_options": map[string]bool{"include_usage": true}, "neuron": map[string]string{"draft": "off", "prefix": "off"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"math"
 	"os"
@@ -148,7 +147,6 @@ func (s *Store) read() (*Prefs, *protocol.Error, error) {
 	if err := os.Rename(path, aside); err != nil {
 		return nil, nil, protocol.Errorf(protocol.CodeDataFolder, "set the broken preferences aside: %w", err)
 	}
-	slog.Warn("preferences were broken and are set aside", "file", aside, "error", err)
 	return nil, protocol.Errorf(protocol.CodeDataFolder, "the preferences were damaged and are back to their defaults; the old file is %s", aside), nil
 }
 

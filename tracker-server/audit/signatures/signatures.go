@@ -3,10 +3,16 @@
 // computed once.
 //
 // It accepts exactly what crypto/ed25519 accepts, for signatures that a node may
-// have made to be accepted by one and refused by the other, too: it computes the
-// same point for each signature and compares its bytes. Verifying a batch by one
-// equation would be faster, and would not tell such signatures. The audit
-// imports it; it knows no receipts.
+// have made to be accepted by one and refused by the other, too. That is so by
+// construction: keys and scalars are read by the same code as there, the same
+// point [S]B - [k]A is computed with k and S as whole numbers, by formulas that
+// hold for every two points of the curve, those of small order included, and its
+// one encoding is compared with the signature's first half, which is never read
+// as a point. What differs is in which order multiples are added up. Whatever
+// does not match is shown to crypto/ed25519, which alone refuses. Verifying a
+// batch by one equation would be faster, and would not tell such signatures.
+//
+// The audit imports it; it knows no receipts.
 package signatures
 
 import (
@@ -53,8 +59,20 @@ type Verifier struct {
 }
 
 // Verify reports of each whether crypto/ed25519 would accept it. Keys of another
-// length than 32 bytes are refused.
+// length than 32 bytes are refused. A signature that is wrong costs three times
+// one that is right.
 func (v *Verifier) Verify(checks []Check) []bool {
+	good := v.match(checks)
+	for i := range checks {
+		if c := &checks[i]; !good[i] && len(c.Key) == ed25519.PublicKeySize {
+			good[i] = ed25519.Verify(c.Key, c.Message, c.Sig)
+		}
+	}
+	return good
+}
+
+// match is Verify by our own arithmetic alone.
+func (v *Verifier) match(checks []Check) []bool {
 	good := make([]bool, len(checks))
 	points := make([]point, 0, len(checks))
 	of := make([]int, 0, len(checks))

@@ -19,13 +19,14 @@ func testKey(i int) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// same wants the answer of crypto/ed25519 for each, and some of both kinds.
+// same wants the answer of crypto/ed25519 for each, from our own arithmetic too.
 func same(t testing.TB, v *Verifier, checks []Check) (good int) {
 	t.Helper()
+	own := v.match(checks)
 	for i, got := range v.Verify(checks) {
 		c := checks[i]
-		if want := len(c.Key) == ed25519.PublicKeySize && ed25519.Verify(c.Key, c.Message, c.Sig); got != want {
-			t.Errorf("check %d: %t, crypto/ed25519 says %t: key %x, message %x, signature %x", i, got, want, c.Key, c.Message, c.Sig)
+		if want := len(c.Key) == ed25519.PublicKeySize && ed25519.Verify(c.Key, c.Message, c.Sig); got != want || own[i] != want {
+			t.Errorf("check %d: %t, by our own arithmetic %t, crypto/ed25519 says %t: key %x, message %x, signature %x", i, got, own[i], want, c.Key, c.Message, c.Sig)
 		}
 		if got {
 			good++
@@ -83,14 +84,9 @@ var smallOrder = []string{
 	"0200000000000000000000000000000000000000000000000000000000000000",
 }
 
-// TestPointsOfSmallOrder: keys and halves of signatures with a part of small
-// order are what implementations disagree on ("Taming the many EdDSAs",
-// Chalkias, Garillot and Nikolaenko, 2020). A node may make them on purpose.
-func TestPointsOfSmallOrder(t *testing.T) {
-	t.Parallel()
-	var v Verifier
-	var small []*edwards25519.Point
-	var raw [][]byte
+// smallPoints are those of smallOrder that are points, and all encodings.
+func smallPoints(t testing.TB) (small []*edwards25519.Point, raw [][]byte) {
+	t.Helper()
 	for _, x := range smallOrder {
 		b, err := hex.DecodeString(x)
 		if err != nil {
@@ -101,6 +97,32 @@ func TestPointsOfSmallOrder(t *testing.T) {
 			small = append(small, p)
 		}
 	}
+	return small, raw
+}
+
+// made is what the holder of a key can make: the key a·B + t, R = r·B + u, with
+// t and u of small order, and S as an honest signer computes it.
+func made(a, r *edwards25519.Scalar, t, u *edwards25519.Point, msg []byte) Check {
+	pub := new(edwards25519.Point).ScalarBaseMult(a)
+	pub.Add(pub, t)
+	R := new(edwards25519.Point).ScalarBaseMult(r)
+	R.Add(R, u)
+	h := sha512.Sum512(append(append(R.Bytes(), pub.Bytes()...), msg...))
+	k, err := new(edwards25519.Scalar).SetUniformBytes(h[:])
+	if err != nil {
+		panic(err) // of another length
+	}
+	S := new(edwards25519.Scalar).MultiplyAdd(k, a, r)
+	return Check{Key: pub.Bytes(), Message: msg, Sig: append(R.Bytes(), S.Bytes()...)}
+}
+
+// TestPointsOfSmallOrder: keys and halves of signatures with a part of small
+// order are what implementations disagree on ("Taming the many EdDSAs",
+// Chalkias, Garillot and Nikolaenko, 2020). A node may make them on purpose.
+func TestPointsOfSmallOrder(t *testing.T) {
+	t.Parallel()
+	var v Verifier
+	small, raw := smallPoints(t)
 	var checks []Check
 	zero, one := make([]byte, 32), append([]byte{1}, make([]byte, 31)...)
 	for _, k := range raw {
@@ -112,24 +134,10 @@ func TestPointsOfSmallOrder(t *testing.T) {
 			}
 		}
 	}
-	// A key a·B + t, and R = r·B + u, with t and u of small order, and S as an
-	// honest signer computes it.
-	for i, key := range small {
-		for j, half := range small {
+	for i := range small {
+		for j := range small {
 			for m := range 4 {
-				a, r := scalar(t, "a", i), scalar(t, "r", m)
-				pub := new(edwards25519.Point).ScalarBaseMult(a)
-				pub.Add(pub, key)
-				R := new(edwards25519.Point).ScalarBaseMult(r)
-				R.Add(R, half)
-				msg := fmt.Appendf(nil, "%d %d %d", i, j, m)
-				h := sha512.Sum512(append(append(R.Bytes(), pub.Bytes()...), msg...))
-				k, err := new(edwards25519.Scalar).SetUniformBytes(h[:])
-				if err != nil {
-					t.Fatal(err)
-				}
-				S := new(edwards25519.Scalar).MultiplyAdd(k, a, r)
-				checks = append(checks, Check{Key: pub.Bytes(), Message: msg, Sig: append(R.Bytes(), S.Bytes()...)})
+				checks = append(checks, made(scalar(t, "a", i), scalar(t, "r", m), small[i], small[j], fmt.Appendf(nil, "%d %d %d", i, j, m)))
 			}
 		}
 	}
@@ -235,6 +243,30 @@ func FuzzSameAsStandardLibrary(f *testing.F) {
 	var v Verifier
 	f.Fuzz(func(t *testing.T, key, msg, sig []byte) {
 		same(t, &v, []Check{{key, msg, sig}, {k.Public().(ed25519.PublicKey), msg, ed25519.Sign(k, msg)}, {key, msg, sig}})
+	})
+}
+
+// FuzzMadeByKeyHolder compares for what the holder of any key can make, most of
+// which is right. a and r are numbers of up to 32 bytes, the lowest first.
+func FuzzMadeByKeyHolder(f *testing.F) {
+	small, _ := smallPoints(f)
+	f.Add([]byte{}, []byte{1}, uint8(0), uint8(0), []byte("m"))
+	number := func(t *testing.T, b []byte) *edwards25519.Scalar {
+		var wide [64]byte
+		copy(wide[:32], b)
+		s, err := new(edwards25519.Scalar).SetUniformBytes(wide[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	var v Verifier
+	f.Fuzz(func(t *testing.T, a, r []byte, i, j uint8, msg []byte) {
+		plain := i == 0 && j == 0
+		c := made(number(t, a), number(t, r), small[int(i)%len(small)], small[int(j)%len(small)], msg)
+		if good := same(t, &v, []Check{c}); plain && good != 1 {
+			t.Errorf("an honest signature is refused: %x", c)
+		}
 	})
 }
 

@@ -38,7 +38,7 @@ func Backup(ctx context.Context, from, to string) error {
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "open %s: %w", from, err)
 	}
-	s := newStore(db, from)
+	s := &Store{path: from} // for its errors
 	// VACUUM INTO takes an empty file that is there, with its mode, and reads
 	// under one snapshot (SQLite, "VACUUM", section 3).
 	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)

@@ -42,8 +42,8 @@ func (s *Store) checkpoint(ctx context.Context) error {
 		if err != nil || pages < longWAL {
 			return err
 		}
-		s.pen <- struct{}{}
-		defer func() { <-s.pen }()
+		s.pen.Lock()
+		defer s.pen.Unlock()
 		_, err = copyWAL(ctx, c)
 		return err
 	})

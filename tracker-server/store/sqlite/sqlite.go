@@ -35,14 +35,17 @@ type Store struct {
 	read *sql.DB
 	path string
 
-	pen    chan struct{} // held by who writes for a group; capacity 1
-	writer conn          // guarded by pen
-	toDisk time.Duration // that the last commit took; guarded by pen
+	pen    sync.Mutex    // held while a group is written, or nobody may write
+	writer conn          // of the goroutine of writes
+	toDisk time.Duration // that the last commit took; the same
 	// views are the connections of ViewLedger and of reads that come often.
 	views chan *conn
 
 	mu      sync.Mutex
-	waiting queue // guarded by mu
+	came    *sync.Cond    // of mu: waiting or closing has changed
+	waiting queue         // guarded by mu
+	closing bool          // nothing is taken any more; guarded by mu
+	written chan struct{} // closed at the end of writes
 
 	commits atomic.Uint64
 	once    sync.Once
@@ -85,6 +88,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		}
 	}
 	if err != nil {
+		s.endWrites()
 		s.writer.discard()
 		db.Close()
 		return nil, err
@@ -99,8 +103,13 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return s, nil
 }
 
+// newStore is a store that only writes, until endWrites; its writer begins with
+// the first operation.
 func newStore(db *sql.DB, path string) *Store {
-	return &Store{db: db, path: path, pen: make(chan struct{}, 1), writer: conn{db: db}, views: make(chan *conn, maxViews)}
+	s := &Store{db: db, path: path, writer: conn{db: db}, views: make(chan *conn, maxViews), written: make(chan struct{})}
+	s.came = sync.NewCond(&s.mu)
+	go s.writes()
+	return s
 }
 
 // dsn is the driver's name for the file at an absolute path with slashes, as a
@@ -149,12 +158,14 @@ func (s *Store) damaged(err error) error {
 		"the database %s is damaged (%w); restore it from a backup, or move it away to start with an empty one", s.path, err)
 }
 
-// Close ends the connections; the WAL is merged into the file by the last one.
+// Close writes what waits and ends the connections; the WAL is merged into the
+// file by the last one.
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.stop) })
 	<-s.copied
-	s.pen <- struct{}{}
-	defer func() { <-s.pen }()
+	s.endWrites()
+	s.pen.Lock() // another one may close
+	defer s.pen.Unlock()
 	var errs []error
 	views := make([]*conn, maxViews)
 	for i := range views {

@@ -228,6 +228,7 @@ func fromSchema(t *testing.T, old []migration) {
 			t.Fatal(err)
 		}
 	}
+	then.endWrites()
 	if err := errors.Join(then.writer.close(), then.db.Close()); err != nil {
 		t.Fatal(err)
 	}

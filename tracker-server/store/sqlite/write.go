@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -13,9 +14,10 @@ type operation = func(ctx context.Context, tx *txn) error
 
 // write is one operation that waits for its transaction.
 type write struct {
-	f    operation
-	err  error
-	done chan struct{} // closed when err is final
+	f     operation
+	since time.Time // that it waits
+	err   error
+	done  chan struct{} // closed when err is final
 }
 
 const (
@@ -26,10 +28,18 @@ const (
 	// When the disk takes longer to write, they may take as long, up to the most.
 	laterFor     = 4 * time.Millisecond
 	laterForMost = 20 * time.Millisecond
+	// laterWaits is after how long such an operation is due: however many others
+	// there are, each transaction takes one that is.
+	laterWaits = 500 * time.Millisecond
 )
 
 // queue holds the operations that nobody has begun.
 type queue struct{ first, later []*write }
+
+func (q *queue) empty() bool { return len(q.first)+len(q.later) == 0 }
+
+// overdue reports whether one that can wait has waited long enough.
+func (q *queue) overdue() bool { return len(q.later) > 0 && time.Since(q.later[0].since) > laterWaits }
 
 // take removes up to n operations of a lane.
 func take(lane *[]*write, n int) []*write {
@@ -54,30 +64,27 @@ func (q *queue) leave(w *write) bool {
 
 // inTx runs operations, each in a transaction, and returns when they are on the
 // disk. Operations that come at one time share a transaction, since waiting for
-// the disk is nearly all that a small one costs: whoever finds nobody writing
-// writes for all that wait, on its own goroutine. One that fails leaves nothing
+// the disk is nearly all that a small one costs. One that fails leaves nothing
 // behind and does not hinder the others; what it had done is undone, and so is
 // what the others had, which run again. So an operation may run twice, with the
-// same result. It is short and calls nothing of the store; its ctx does not end
-// with the caller's. When the caller's ends, nothing is begun any more.
+// same result. It is short and calls nothing of the store; it runs on the
+// writer's goroutine, and its ctx does not end with the caller's. When the
+// caller's ends, nothing is begun any more.
 //
 // Operations that can wait (store.Later) go behind all others, also when they
-// came before.
+// came before, as long as they wait no longer than laterWaits.
 func (s *Store) inTx(ctx context.Context, op string, fs ...operation) error {
 	if err := ctx.Err(); err != nil {
 		return s.wrap(op, err)
 	}
 	list := make([]*write, len(fs))
+	now := time.Now()
 	for i, f := range fs {
-		list[i] = &write{f: f, done: make(chan struct{})}
+		list[i] = &write{f: f, since: now, done: make(chan struct{})}
 	}
-	s.mu.Lock()
-	if store.IsLater(ctx) {
-		s.waiting.later = append(s.waiting.later, list...)
-	} else {
-		s.waiting.first = append(s.waiting.first, list...)
+	if err := s.enqueue(store.IsLater(ctx), list); err != nil {
+		return s.wrap(op, err)
 	}
-	s.mu.Unlock()
 	var failed error
 	for _, w := range list {
 		if err := s.await(ctx, w); failed == nil {
@@ -87,16 +94,30 @@ func (s *Store) inTx(ctx context.Context, op string, fs ...operation) error {
 	return s.wrap(op, failed)
 }
 
-// await returns when an operation is written, by this goroutine or another one.
+var errClosed = errors.New("it is closed")
+
+func (s *Store) enqueue(later bool, list []*write) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return errClosed
+	}
+	lane := &s.waiting.first
+	if later {
+		lane = &s.waiting.later
+	}
+	*lane = append(*lane, list...)
+	s.came.Signal()
+	return nil
+}
+
+// await returns when an operation is written, or has left with its caller.
 func (s *Store) await(ctx context.Context, w *write) error {
 	end := ctx.Done()
 	for {
 		select {
 		case <-w.done:
 			return w.err
-		case s.pen <- struct{}{}:
-			s.lead(context.WithoutCancel(ctx))
-			<-s.pen
 		case <-end:
 			s.mu.Lock()
 			left := s.waiting.leave(w)
@@ -105,8 +126,60 @@ func (s *Store) await(ctx context.Context, w *write) error {
 				return ctx.Err()
 			}
 			end = nil // it has begun: its result is awaited
+		case <-s.written:
+			select {
+			case <-w.done:
+				return w.err
+			default: // an operation has ended the writer, as a test does that fails in it
+				return errClosed
+			}
 		}
 	}
+}
+
+// writes is the writer: it writes group after group while there is work. It
+// returns, and closes written, when the store is closing and nobody waits any
+// more.
+func (s *Store) writes() {
+	defer close(s.written)
+	for s.work() {
+		s.lead(context.Background())
+	}
+}
+
+// work waits for operations; false when none will come.
+func (s *Store) work() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.waiting.empty() {
+		if s.closing {
+			return false
+		}
+		s.came.Wait()
+	}
+	return true
+}
+
+// endWrites lets the writer write what waits, and nothing more, and waits for
+// its end.
+func (s *Store) endWrites() {
+	s.mu.Lock()
+	s.closing = true
+	s.came.Signal()
+	s.mu.Unlock()
+	<-s.written
+}
+
+// firstOf takes the operations that begin a group: all that cannot wait, and one
+// that can, when there is no other or it has waited for long.
+func (s *Store) firstOf() []*write {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	group := take(&s.waiting.first, maxWrites)
+	if len(group) == 0 || s.waiting.overdue() {
+		group = append(group, take(&s.waiting.later, 1)...)
+	}
+	return group
 }
 
 // next takes operations for a transaction: all that cannot wait, else one that
@@ -120,11 +193,13 @@ func (s *Store) next(room bool) []*write {
 	return take(&s.waiting.later, 1)
 }
 
-// lead writes one group; its caller holds the pen.
+// lead writes one group.
 func (s *Store) lead(ctx context.Context) {
-	first := s.next(true)
+	s.pen.Lock()
+	defer s.pen.Unlock()
+	first := s.firstOf()
 	if len(first) == 0 {
-		return
+		return // they have left
 	}
 	group, failed := s.together(ctx, first)
 	if failed {

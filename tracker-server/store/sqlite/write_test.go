@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
@@ -30,7 +31,7 @@ func hold(t *testing.T) *held {
 	path := filepath.Join(t.TempDir(), "t.db")
 	h := &held{Store: open(t, path), t: t}
 	t.Cleanup(func() { h.Close() })
-	h.pen <- struct{}{}
+	h.pen.Lock()
 	return h
 }
 
@@ -51,7 +52,7 @@ func (h *held) wait(write func()) {
 
 // release lets all write and waits for them.
 func (h *held) release() {
-	<-h.pen
+	h.pen.Unlock()
 	h.tasks.Wait()
 }
 
@@ -101,6 +102,79 @@ func TestNothingBegunAfterItsEnd(t *testing.T) {
 	cancel()
 	h.tasks.Wait()
 	h.release()
+}
+
+// TestWhoCanWaitIsNotForgotten: while there is always another one that cannot
+// wait, each transaction takes one that has waited for too long.
+func TestWhoCanWaitIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	h := hold(t)
+	const rounds = 10 * maxWrites
+	var ran int // of those that cannot wait; on the writer's goroutine
+	var at []int
+	put := func(later bool, since time.Time, f func()) {
+		w := &write{since: since, done: make(chan struct{}), f: func(context.Context, *txn) error { f(); return nil }}
+		if err := h.enqueue(later, []*write{w}); err != nil {
+			t.Error(err)
+		}
+		if later {
+			h.tasks.Go(func() { <-w.done })
+		}
+	}
+	var again func()
+	again = func() {
+		if ran++; ran < rounds {
+			put(false, time.Now(), again)
+		}
+	}
+	for range 3 {
+		put(true, time.Now().Add(-2*laterWaits), func() { at = append(at, ran) })
+	}
+	put(true, time.Now().Add(time.Hour), func() { at = append(at, ran) })
+	put(false, time.Now(), again)
+	h.release()
+	if len(at) != 4 || at[0] > maxWrites || at[1] > 2*maxWrites || at[2] > 3*maxWrites || at[3] != rounds {
+		t.Errorf("written after %d others, want one in each %d, and the last one at the end", at, maxWrites)
+	}
+}
+
+// TestClosedWhileSomeWait: who waits when the store is closed is written, and
+// who comes later is refused.
+func TestClosedWhileSomeWait(t *testing.T) {
+	t.Parallel()
+	h := hold(t)
+	for i := range 6 {
+		ctx := t.Context()
+		if i%2 == 1 {
+			ctx = store.Later(ctx)
+		}
+		h.wait(func() {
+			if err := h.AddSession(ctx, store.Session{ID: protocol.SessionID(fmt.Sprint(i)), Lease: []byte("{}")}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 2 {
+		h.tasks.Go(func() {
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for refused := false; !refused; runtime.Gosched() { // while those others still wait
+		h.mu.Lock()
+		refused = h.closing
+		h.mu.Unlock()
+	}
+	if err := h.inTx(t.Context(), "test", func(context.Context, *txn) error { t.Error("it ran"); return nil }); !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+	h.release()
+	again := open(t, h.path)
+	defer again.Close()
+	if list, err := again.Sessions(t.Context(), 10); err != nil || len(list) != 6 {
+		t.Errorf("%d sessions, %v", len(list), err)
+	}
 }
 
 // TestLedgerBesideAFault: entries of several callers go into one transaction,
@@ -156,7 +230,7 @@ func TestLedgerBesideAFault(t *testing.T) {
 	h.release()
 	check(30, 30)
 
-	h.pen <- struct{}{}
+	h.pen.Lock()
 	conflict := &protocol.Error{Code: protocol.CodeConflict}
 	for i := range 10 {
 		write(nil, func(tx store.LedgerTx) error { return entry(tx, fmt.Sprint("b", i), 1) })

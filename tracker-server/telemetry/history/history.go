@@ -52,7 +52,8 @@ const maxSamples = 2000
 type File struct {
 	path        string
 	write, read *sql.DB
-	max         int64 // maxBytes, apart from tests
+	put         statements // on the connection that writes
+	max         int64      // maxBytes, apart from tests
 }
 
 // Open opens or creates the file at path (mode 0600). A damaged file, or one
@@ -102,7 +103,10 @@ func open(ctx context.Context, path string) (_ *File, err error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), f.write.Close())
 	}
 	f.read.SetMaxOpenConns(2)
-	if err := f.prepare(ctx); err != nil {
+	if err = f.prepare(ctx); err == nil {
+		err = f.keep(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -114,7 +118,8 @@ func dsn(path, pragma string) string {
 		path = "/" + path // "C:/a" becomes "file:///C:/a"
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: url.Values{
-		"_pragma": {"busy_timeout(2000)", "journal_mode(WAL)", pragma}, "_txlock": {"immediate"},
+		// What a statement would have to undo stays in memory.
+		"_pragma": {"busy_timeout(2000)", "journal_mode(WAL)", "temp_store(2)", pragma}, "_txlock": {"immediate"},
 	}.Encode()}).String()
 }
 
@@ -177,23 +182,12 @@ func (f *File) tx(ctx context.Context, op string, do func(*sql.Tx) error) error 
 }
 
 // Close implements telemetry.Store.
-func (f *File) Close() error { return errors.Join(f.read.Close(), f.write.Close()) }
+func (f *File) Close() error { return errors.Join(f.put.close(), f.read.Close(), f.write.Close()) }
 
 // Write implements telemetry.Store.
 func (f *File) Write(ctx context.Context, b *telemetry.Batch) error {
 	return f.tx(ctx, "write", func(tx *sql.Tx) error {
-		put, err := prepared(ctx, tx,
-			`INSERT INTO session (id, model, name, private, updated) VALUES (?, ?, ?, ?, ?)
-			 ON CONFLICT (id) DO UPDATE SET updated = max(updated, excluded.updated) RETURNING n`,
-			`UPDATE session SET finish = ?, code = ?, hop = ? WHERE n = ?`,
-			`INSERT INTO phase (session, at, phase) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`,
-			`INSERT INTO sample (session, at, phase, prefill_done, prefill_total, tokens, rate, first_us, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-			 ON CONFLICT (session, at) DO UPDATE SET phase = excluded.phase, prefill_done = excluded.prefill_done,
-			 prefill_total = excluded.prefill_total, tokens = excluded.tokens, rate = excluded.rate, first_us = excluded.first_us, hops = excluded.hops`)
-		if err != nil {
-			return err
-		}
-		defer put.close()
+		put := f.put.in(ctx, tx)
 		for i := range b.Samples {
 			if err := put.row(ctx, &b.Samples[i]); err != nil {
 				return err
@@ -213,27 +207,51 @@ func (f *File) Write(ctx context.Context, b *telemetry.Batch) error {
 	})
 }
 
-// statements are those of Write.
+// statements are those that Write runs often: reading the text of one costs as
+// much as running it.
 type statements struct{ session, end, phase, sample *sql.Stmt }
 
-func prepared(ctx context.Context, tx *sql.Tx, text ...string) (*statements, error) {
-	s := new(statements)
-	for i, to := range []**sql.Stmt{&s.session, &s.end, &s.phase, &s.sample} {
-		var err error
-		if *to, err = tx.PrepareContext(ctx, text[i]); err != nil { //nolint:sqlclosecheck // close does
-			s.close()
-			return nil, err
+// keep prepares them for as long as the file is open. A file that says that it
+// has this version, and has not its tables, is unusable.
+func (f *File) keep(ctx context.Context) error {
+	for _, p := range []struct {
+		to   **sql.Stmt
+		text string
+	}{
+		{&f.put.session, `INSERT INTO session (id, model, name, private, updated) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET updated = max(updated, excluded.updated) RETURNING n`},
+		{&f.put.end, `UPDATE session SET finish = ?, code = ?, hop = ? WHERE n = ?`},
+		{&f.put.phase, `INSERT INTO phase (session, at, phase) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`},
+		{&f.put.sample, `INSERT INTO sample (session, at, phase, prefill_done, prefill_total, tokens, rate, first_us, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (session, at) DO UPDATE SET phase = excluded.phase, prefill_done = excluded.prefill_done,
+			prefill_total = excluded.prefill_total, tokens = excluded.tokens, rate = excluded.rate, first_us = excluded.first_us, hops = excluded.hops`},
+	} {
+		st, err := f.write.PrepareContext(ctx, p.text) //nolint:sqlclosecheck // close does
+		if err != nil {
+			var e *sqlite.Error
+			if errors.As(err, &e) && e.Code() == sqlite3.SQLITE_ERROR {
+				return &unusableError{fmt.Sprintf("its tables are others: %v", err)}
+			}
+			return f.wrap("read the tables", err)
 		}
+		*p.to = st
 	}
-	return s, nil
+	return nil
 }
 
-func (s *statements) close() {
+// in are the statements for a transaction, which ends them.
+func (s *statements) in(ctx context.Context, tx *sql.Tx) *statements {
+	return &statements{tx.StmtContext(ctx, s.session), tx.StmtContext(ctx, s.end), tx.StmtContext(ctx, s.phase), tx.StmtContext(ctx, s.sample)}
+}
+
+func (s *statements) close() error {
+	var errs []error
 	for _, st := range []*sql.Stmt{s.session, s.end, s.phase, s.sample} {
 		if st != nil {
-			st.Close()
+			errs = append(errs, st.Close())
 		}
 	}
+	return errors.Join(errs...)
 }
 
 func (s *statements) row(ctx context.Context, r *telemetry.Row) error {

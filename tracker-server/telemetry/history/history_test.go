@@ -167,6 +167,14 @@ func TestUnusable(t *testing.T) {
 			_, err = f.write.Exec("PRAGMA user_version = 99")
 			return errors.Join(err, f.Close())
 		},
+		"other tables": func(path string) error {
+			f, err := Open(context.Background(), path, quiet)
+			if err != nil {
+				return err
+			}
+			_, err = f.write.Exec("ALTER TABLE sample DROP COLUMN rate")
+			return errors.Join(err, f.Close())
+		},
 	} {
 		path := filepath.Join(t.TempDir(), "telemetry.db")
 		good(path)

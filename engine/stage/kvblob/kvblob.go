@@ -1,4 +1,7 @@
-package worker
+// Package kvblob takes the state of one sequence out of a blob that libllama
+// saved, and makes one for a context with another number of sequences. The stage
+// process (engine/stage/worker) imports it; it is pure and knows no library.
+package kvblob
 
 import (
 	"bytes"
@@ -15,36 +18,36 @@ import (
 
 const word = 4
 
-// blobMark is how the blobs of the pinned version begin; what begins otherwise
+// mark is how the blobs of the pinned version begin; what begins otherwise
 // is not touched.
-var blobMark = []byte{0xd8, 0x3c, 0x14, 0xaf}
+var mark = []byte{0xd8, 0x3c, 0x14, 0xaf}
 
-// onlyStream is the part of a blob that holds sequence seq of seqs; nil when the
+// Only is the part of a blob that holds sequence seq of seqs; nil when the
 // blob has another form. It uses blob's memory.
-func onlyStream(blob []byte, seq, seqs int) []byte {
+func Only(blob []byte, seq, seqs int) []byte {
 	const head = 3 * word
 	before, after := head+word*seq, word*(seqs-1-seq)
 	if seq < 0 || after < 0 || len(blob) < before+2*word+after {
 		return nil
 	}
 	le := binary.LittleEndian
-	if !bytes.HasPrefix(blob, blobMark) || le.Uint32(blob[word:]) != uint32(seq) || le.Uint32(blob[2*word:]) != uint32(seqs) {
+	if !bytes.HasPrefix(blob, mark) || le.Uint32(blob[word:]) != uint32(seq) || le.Uint32(blob[2*word:]) != uint32(seqs) {
 		return nil
 	}
 	end := len(blob) - after
 	if !zero(blob[head:before]) || !zero(blob[end:]) || zero(blob[before:before+word]) {
 		return nil
 	}
-	part := blob[before-len(blobMark) : end]
-	copy(part, blobMark)
+	part := blob[before-len(mark) : end]
+	copy(part, mark)
 	return part
 }
 
-// amongStreams makes a blob for a context of seqs sequences of such a part.
-func amongStreams(part []byte, seqs int) []byte {
-	mark := min(len(blobMark), len(part))
+// Among makes a blob for a context of seqs sequences of such a part.
+func Among(part []byte, seqs int) []byte {
+	n := min(len(mark), len(part))
 	head := binary.LittleEndian.AppendUint32(make([]byte, word), uint32(seqs)) // from sequence 0
-	return slices.Concat(part[:mark], head, part[mark:], make([]byte, word*(seqs-1)))
+	return slices.Concat(part[:n], head, part[n:], make([]byte, word*(seqs-1)))
 }
 
 func zero(b []byte) bool {
