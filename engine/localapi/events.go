@@ -86,8 +86,8 @@ func (s *Server) Listeners() int {
 	return s.listeners
 }
 
-// follow sends the state: at once, and whenever it is another one; alive after
-// a silence. It returns why it ends: send's or alive's error, unauthorized when
+// follow sends the state: at once, and whenever it is another one; alive now and
+// then. It returns why it ends: send's or alive's error, unauthorized when
 // the token does not count any more, shutdown, or nil with ctx.
 func (s *Server) follow(ctx context.Context, send func([]byte) error, alive func() error) error {
 	s.mu.Lock()
@@ -102,19 +102,25 @@ func (s *Server) follow(ctx context.Context, send func([]byte) error, alive func
 	tick := time.NewTicker(s.o.EventEvery)
 	defer tick.Stop()
 	var last []byte
-	sent := time.Now()
+	asked := time.Now()
 	for {
 		body, changed, err := s.look()
-		switch {
-		case err != nil:
-			return err
-		case last == nil || &body[0] != &last[0]:
-			last, sent, err = body, time.Now(), send(body)
-		case time.Since(sent) >= keepAlive:
-			sent, err = time.Now(), alive()
-		}
 		if err != nil {
 			return err
+		}
+		if last == nil || &body[0] != &last[0] {
+			last = body
+			if err := send(body); err != nil {
+				return err
+			}
+		}
+		// Also when there is always something to send: only the answer to it shows
+		// that somebody reads.
+		if time.Since(asked) >= keepAlive {
+			asked = time.Now()
+			if err := alive(); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-changed:

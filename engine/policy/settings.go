@@ -88,7 +88,7 @@ func Defaults() Settings {
 		Form:     Form,
 		Rules:    Rules{IdleMinutes: 3, FullScreen: true, BusyPercent: 25, Apps: []string{}},
 		Schedule: Schedule{Hours: [7]uint32{allDay, allDay, allDay, allDay, allDay, allDay, allDay}},
-		Limits:   Limits{GPUs: []string{}, KeepFree: 5 << 30, UpRate: 2 << 20},
+		Limits:   Limits{GPUs: []string{}, KeepFree: 5e9, UpRate: 2e6},
 	}
 }
 

@@ -7,20 +7,26 @@ import (
 	"neuron/internal/desktop/sessionbus"
 )
 
-// guard runs the library where it can do no harm. It is told where the bus is,
-// since it would start one that it does not find. A panic stays here: without a
-// connection to the bus, which may have died a moment ago, quitting dereferences
-// nil in systray 1.12.2, in this goroutine, and there is nothing left to do then.
-func guard(log *slog.Logger, run func()) {
-	if a, err := sessionbus.Address(); err == nil {
-		if err := os.Setenv("DBUS_SESSION_BUS_ADDRESS", a); err != nil {
-			log.Warn("the tray's library cannot be told where the bus is", "error", err)
-		}
+// prepare tells the library where the bus is; it would start one that it does
+// not find.
+func prepare(log *slog.Logger) {
+	a, err := sessionbus.Address()
+	if err == nil {
+		err = os.Setenv("DBUS_SESSION_BUS_ADDRESS", a)
 	}
+	if err != nil {
+		log.Warn("the tray's library cannot be told where the bus is", "error", err)
+	}
+}
+
+// contain keeps a panic of the library here. When the bus has died, systray
+// 1.12.2 panics in SetIcon and in quitting, in the caller's goroutine and with
+// its locks given back; the end of the bus is noticed elsewhere.
+func contain(log *slog.Logger, call func()) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			log.Warn("the tray's library has failed", "fault", fault)
 		}
 	}()
-	run()
+	call()
 }

@@ -4,4 +4,6 @@ package icon
 
 import "log/slog"
 
-func guard(_ *slog.Logger, run func()) { run() }
+func prepare(*slog.Logger) {}
+
+func contain(_ *slog.Logger, call func()) { call() }

@@ -18,8 +18,9 @@ import (
 // calls it. On Linux a session bus must be there.
 func Run(log *slog.Logger, v menu.View, ready func(*Board)) {
 	systray.SetTitle("neuron") // the item's stable id on Linux, when it is set before
-	guard(log, func() {
-		systray.Run(func() { ready(NewBoard(bar{}, v, time.Now())) }, nil)
+	prepare(log)
+	contain(log, func() {
+		systray.Run(func() { ready(NewBoard(bar{log}, v, time.Now())) }, nil)
 	})
 }
 
@@ -31,15 +32,17 @@ func Quit() { systray.Quit() }
 func Opened() <-chan struct{} { return systray.TrayOpenedCh }
 
 // bar is the system's tray.
-type bar struct{}
+type bar struct{ log *slog.Logger }
 
-func (bar) SetIcon(s icons.State) {
+func (b bar) SetIcon(s icons.State) {
 	icon, template := icons.Tray(s)
-	if template != nil {
-		systray.SetTemplateIcon(template, icon)
-		return
-	}
-	systray.SetIcon(icon)
+	contain(b.log, func() {
+		if template != nil {
+			systray.SetTemplateIcon(template, icon)
+		} else {
+			systray.SetIcon(icon)
+		}
+	})
 }
 
 // SetTooltip also sets the title on Linux, which many panels show instead; on

@@ -110,6 +110,9 @@ func (p *Panel) AddHost() error {
 // Close takes the panel away, as its crash does.
 func (p *Panel) Close() error { return p.conn.Close() }
 
+// Alive reports whether the panel is on the bus still.
+func (p *Panel) Alive() bool { return p.conn.Connected() }
+
 // Property reads a property of an item.
 func (p *Panel) Property(ctx context.Context, item, name string) (dbus.Variant, error) {
 	var v dbus.Variant

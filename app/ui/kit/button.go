@@ -120,7 +120,7 @@ func (b *Button) TypedKey(e *fyne.KeyEvent) {
 	}
 }
 
-// MouseIn, MouseMoved and MouseOut implement desktop.Hoverable.
+// MouseIn implements desktop.Hoverable, as the next two do.
 func (b *Button) MouseIn(*desktop.MouseEvent)    { b.hovered = true; b.Refresh() }
 func (b *Button) MouseMoved(*desktop.MouseEvent) {}
 func (b *Button) MouseOut()                      { b.hovered = false; b.Refresh() }

@@ -82,7 +82,7 @@ func (t *Toggle) TypedKey(e *fyne.KeyEvent) {
 	}
 }
 
-// MouseIn, MouseMoved and MouseOut implement desktop.Hoverable.
+// MouseIn implements desktop.Hoverable, as the next two do.
 func (t *Toggle) MouseIn(*desktop.MouseEvent)    { t.hovered = true; t.Refresh() }
 func (t *Toggle) MouseMoved(*desktop.MouseEvent) {}
 func (t *Toggle) MouseOut()                      { t.hovered = false; t.Refresh() }

@@ -103,6 +103,24 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// TestStatusPageIsNoWebsocket: the engine tells where its control channel is,
+// which no browser can open.
+func TestStatusPageIsNoWebsocket(t *testing.T) {
+	t.Parallel()
+	e := enginetest.Start(t)
+	m := model(t, e)
+	for told, want := range map[string]string{
+		"wss://tracker.example/v1/nodes": "https://tracker.example", "ws://127.0.0.1:7700/v1/nodes": "http://127.0.0.1:7700", "https://tracker.example": "https://tracker.example", "": "",
+	} {
+		e.With(func(s *enginetest.State) { s.Status.Tracker.URL = told })
+		for limit := time.Now().Add(20 * time.Second); m.View().Connection.URL != want; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("%q is shown as %q, not %q", told, m.View().Connection.URL, want)
+			}
+		}
+	}
+}
+
 func TestFailsBeforeAnything(t *testing.T) {
 	t.Parallel()
 	e := enginetest.Start(t)

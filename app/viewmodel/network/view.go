@@ -1,6 +1,7 @@
 package network
 
 import (
+	"net/url"
 	"strings"
 
 	"neuron/engine/localapi"
@@ -127,7 +128,7 @@ func (m *Model) View() View {
 
 func (m *Model) connection(t *localapi.Tracker) Connection {
 	w := m.o.Words
-	c := Connection{URL: t.URL, Connected: t.Connected}
+	c := Connection{URL: pageOf(t.URL), Connected: t.Connected}
 	switch {
 	case t.URL == "":
 		c.Text = w.T("network.no_address")
@@ -139,6 +140,23 @@ func (m *Model) connection(t *localapi.Tracker) Connection {
 		c.Text = w.T("network.connecting")
 	}
 	return c
+}
+
+// pageOf is the tracker's status page, where the engine tells the address of its
+// control channel.
+func pageOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	switch u.Scheme {
+	case "ws":
+		u.Scheme = "http"
+	case "wss":
+		u.Scheme = "https"
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/v1/nodes")
+	return u.String()
 }
 
 func (m *Model) model(x *localapi.NetworkModel) Entry {

@@ -103,6 +103,9 @@ func (m *Model) View() View {
 		v.Sessions = append(v.Sessions, m.session(&s.Event.Sessions[i]))
 	}
 	for _, h := range st.Health {
+		if v.Reason == protocol.SharingNoModel && h.Code == protocol.CodeModelUnknown {
+			continue // nothing to hold is no fault: the sentence says it
+		}
 		text, remedy := m.o.Words.Code(h.Code, h.Text)
 		v.Health = append(v.Health, Health{Severity: h.Severity, Text: text, Remedy: remedy})
 	}

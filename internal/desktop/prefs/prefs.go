@@ -29,8 +29,9 @@ type Prefs struct {
 	Theme    string  `json:"theme"`    // "dark", "light" or "system"
 	Scale    float64 `json:"scale"`    // of everything in the window, 0.5 to 3
 	Notify   bool    `json:"notify"`   // notifications may be shown
-	// HideOnClose keeps the window's program running, in the tray, when the
-	// window is closed; StartHidden starts it there.
+	// HideOnClose leaves engine and tray running when the window is closed, whose
+	// own process ends; without it, closing quits all. StartHidden starts without
+	// the window.
 	HideOnClose bool `json:"hide_on_close"`
 	StartHidden bool `json:"start_hidden"`
 	// Asked has the names of questions that the user has answered once.
