@@ -26,7 +26,7 @@ var programs = []struct {
 		"neuron/engine/artifact", "neuron/engine/swarm", "neuron/engine/stage", "neuron/engine/seam", "neuron/engine/gateway", "neuron/engine/session",
 	}},
 	{"./app", true, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
-	{"./tray", false, false, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "fyne.io/fyne", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
+	{"./tray", true, true, []string{"neuron/llama", "github.com/ebitengine/purego", "github.com/anacrolix", "fyne.io/fyne", "neuron/engine/stage", "neuron/engine/seam", "neuron/tracker-server"}},
 }
 
 // below reports whether the import path is root or lies under it. Versioned

@@ -15,8 +15,10 @@ func (c *Chart) at(p fyne.Position) int {
 	return i
 }
 
-// MouseIn, MouseMoved and MouseOut implement desktop.Hoverable.
-func (c *Chart) MouseIn(e *desktop.MouseEvent)    { c.choose(c.at(e.Position)) }
+// MouseIn implements desktop.Hoverable, like the next two.
+func (c *Chart) MouseIn(e *desktop.MouseEvent) { c.choose(c.at(e.Position)) }
+
+// MouseMoved chooses the bar under the pointer.
 func (c *Chart) MouseMoved(e *desktop.MouseEvent) { c.choose(c.at(e.Position)) }
 
 // MouseOut gives up the choice, unless the keyboard has made it.
