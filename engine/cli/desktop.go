@@ -37,7 +37,12 @@ func desktopCommand() *cobra.Command {
 			o.LogLost = files.Err
 			o.Log = logging.ToEnv(func(l logging.Levels) []slog.Handler {
 				text := slog.HandlerOptions{Level: l.Lowest()}
-				return []slog.Handler{slog.NewTextHandler(os.Stderr, &text), slog.NewTextHandler(files, &text), o.Ring.Handler()}
+				// A file that a starter gave for what goes wrong needs no second log.
+				terse := text
+				if !isTerminal(os.Stderr) {
+					terse.Level = slog.LevelError
+				}
+				return []slog.Handler{slog.NewTextHandler(os.Stderr, &terse), slog.NewTextHandler(files, &text), o.Ring.Handler()}
 			}).For
 			if o.Guide == "" {
 				o.Guide = bundledModel()

@@ -71,7 +71,7 @@ func newParts(title string) *parts {
 }
 
 func (p *parts) update(list []vm.Part) {
-	show(p.card, len(list) > 0)
+	kit.SetVisible(p.card, len(list) > 0)
 	for len(p.rows) < len(list) {
 		r := &part{text: kit.Caption(""), meter: kit.NewMeter("", 0, "")}
 		r.box = kit.Column(theme.GapXS, r.meter, r.text)
@@ -79,7 +79,7 @@ func (p *parts) update(list []vm.Part) {
 		p.list.Add(r.box)
 	}
 	for i, r := range p.rows {
-		show(r.box, i < len(list))
+		kit.SetVisible(r.box, i < len(list))
 		if i < len(list) {
 			r.meter.SetLabel(list[i].Name)
 			r.meter.Set(list[i].Share, list[i].Amount)
@@ -110,7 +110,7 @@ func newLines(w *words.Words, m *vm.Model) *lines {
 }
 
 func (l *lines) update(v *vm.View) {
-	show(l.card, len(v.Lines) > 0)
+	kit.SetVisible(l.card, len(v.Lines) > 0)
 	for len(l.rows) < len(v.Lines) {
 		r := &line{when: kit.Caption(""), what: kit.Line("").Cut(), about: kit.Caption("").Cut(), amount: kit.Strong("").Trailing()}
 		r.box = kit.Beside(theme.GapM, kit.Fixed(120, r.when), kit.Grow(kit.Column(2, r.what, r.about)), r.amount)
@@ -118,13 +118,13 @@ func (l *lines) update(v *vm.View) {
 		l.list.Add(r.box)
 	}
 	for i, r := range l.rows {
-		show(r.box, i < len(v.Lines))
+		kit.SetVisible(r.box, i < len(v.Lines))
 		if i < len(v.Lines) {
 			x := &v.Lines[i]
 			r.when.Set(x.When)
 			r.what.Set(x.What)
 			r.about.Set(x.About)
-			show(r.about, x.About != "")
+			kit.SetVisible(r.about, x.About != "")
 			r.amount.Set(x.Amount)
 			tone := kit.Good
 			if x.Out {
@@ -133,6 +133,6 @@ func (l *lines) update(v *vm.View) {
 			r.amount.SetTone(tone)
 		}
 	}
-	show(l.more, v.More)
+	kit.SetVisible(l.more, v.More)
 	l.more.SetEnabled(!v.LoadingMore)
 }

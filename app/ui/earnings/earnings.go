@@ -139,10 +139,10 @@ func (p *Page) update() {
 		p.failed.Set(kit.Warn, text, remedy)
 		p.stale.Set(kit.Warn, text, remedy)
 	}
-	show(p.stale, v.Err != nil)
-	show(p.frozen, v.Frozen != "")
+	kit.SetVisible(p.stale, v.Err != nil)
+	kit.SetVisible(p.frozen, v.Frozen != "")
 	p.frozen.Set(kit.Bad, v.Frozen, p.words.T("earnings.frozen_text"))
-	show(p.file, v.FileErr != nil)
+	kit.SetVisible(p.file, v.FileErr != nil)
 	if v.FileErr != nil {
 		text, remedy := p.words.Code(v.FileErr.Code, v.FileErr.Message)
 		p.file.Set(kit.Warn, text, remedy)
@@ -191,15 +191,4 @@ func (p *Page) savePicture() {
 		return
 	}
 	p.save("neuron-earnings-"+p.env.Now().Format("2006-01-02")+".png", b.Bytes())
-}
-
-func show(o fyne.CanvasObject, on bool) {
-	if o.Visible() == on {
-		return
-	}
-	if on {
-		o.Show()
-	} else {
-		o.Hide()
-	}
 }

@@ -40,6 +40,17 @@ func Narrow(most float32, o fyne.CanvasObject) *fyne.Container {
 	return container.New(&inset{most: most}, o)
 }
 
+// SetVisible shows or hides an object; nothing happens when it is so already.
+func SetVisible(o fyne.CanvasObject, on bool) {
+	switch {
+	case o.Visible() == on:
+	case on:
+		o.Show()
+	default:
+		o.Hide()
+	}
+}
+
 // Spacer takes the room that is left in Beside.
 func Spacer() fyne.CanvasObject { return Grow(nil) }
 

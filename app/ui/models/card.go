@@ -45,16 +45,16 @@ func (c *card) fill(m *vm.Entry) {
 	} else {
 		c.badge.Set(kit.Warn, theme.IconWarn, c.words.T("models.incomplete"))
 	}
-	show(c.private, m.Private)
+	kit.SetVisible(c.private, m.Private)
 	cells := make([]kit.Cell, len(m.Replicas))
 	for i, n := range m.Replicas {
 		cells[i] = kit.Cell{Count: n, Mine: m.Local != nil && m.Local.First <= i && i < m.Local.Last}
 	}
 	c.strip.Set(cells)
-	show(c.strip, len(cells) > 0)
+	kit.SetVisible(c.strip, len(cells) > 0)
 	c.coverage.Set(m.Coverage)
 	c.local.Set(m.LocalText)
-	show(c.local, m.LocalText != "")
-	show(c.chat, m.Routable)
-	show(c.hold, m.Local == nil)
+	kit.SetVisible(c.local, m.LocalText != "")
+	kit.SetVisible(c.chat, m.Routable)
+	kit.SetVisible(c.hold, m.Local == nil)
 }

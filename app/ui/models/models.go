@@ -130,13 +130,13 @@ func (p *Page) Close() { p.model.Close() }
 func (p *Page) update() {
 	v := p.model.View()
 	w := p.words
-	show(p.stale, v.Stage == vm.Ready && v.Err != nil)
+	kit.SetVisible(p.stale, v.Stage == vm.Ready && v.Err != nil)
 	if v.Err != nil {
 		text, remedy := w.Code(v.Err.Code, v.Err.Message)
 		p.fault.Set(kit.Warn, text, remedy)
 		p.stale.Set(kit.Warn, text, w.T("models.stale", "Time", v.Asked))
 	}
-	show(p.said, v.Problem != nil || v.Held != "")
+	kit.SetVisible(p.said, v.Problem != nil || v.Held != "")
 	switch {
 	case v.Problem != nil:
 		text, remedy := w.Code(v.Problem.Code, v.Problem.Message)
@@ -152,29 +152,18 @@ func (p *Page) update() {
 	default:
 		p.nothing.Set(w.T("models.empty"))
 	}
-	show(p.nothing, len(v.Models) == 0)
+	kit.SetVisible(p.nothing, len(v.Models) == 0)
 	for len(p.cards) < len(v.Models) {
 		c := p.newCard()
 		p.cards = append(p.cards, c)
 		p.list.Add(c.panel)
 	}
 	for i, c := range p.cards {
-		show(c.panel, i < len(v.Models))
+		kit.SetVisible(c.panel, i < len(v.Models))
 		if i < len(v.Models) {
 			c.fill(&v.Models[i])
 		}
 	}
 	p.state.Select(int(v.Stage))
 	p.content.Arrange()
-}
-
-func show(o fyne.CanvasObject, on bool) {
-	if o.Visible() == on {
-		return
-	}
-	if on {
-		o.Show()
-	} else {
-		o.Hide()
-	}
 }

@@ -110,33 +110,22 @@ func (p *Page) Close() { p.model.Close() }
 func (p *Page) update() {
 	v := p.model.View()
 	there := v.Stage != vm.Absent
-	show(p.waiting, v.Stage == vm.Loading)
-	show(p.absent, !there)
-	show(p.problem, there && v.Err != nil)
+	kit.SetVisible(p.waiting, v.Stage == vm.Loading)
+	kit.SetVisible(p.absent, !there)
+	kit.SetVisible(p.problem, there && v.Err != nil)
 	if v.Err != nil {
 		text, remedy := p.words.Code(v.Err.Code, v.Err.Message)
 		p.problem.Set(kit.Warn, text, remedy)
 	}
-	show(p.link.card, there)
+	kit.SetVisible(p.link.card, there)
 	p.link.update(&v)
-	show(p.figures, v.Stage == vm.Ready)
+	kit.SetVisible(p.figures, v.Stage == vm.Ready)
 	for i, x := range []string{v.Nodes, v.Sessions, v.Answering, v.Asked} {
 		p.tiles[i].Set(x, "")
 	}
-	show(p.routes.card, there)
+	kit.SetVisible(p.routes.card, there)
 	p.routes.update(v.Routes)
-	show(p.access.card, there && v.Access != nil)
+	kit.SetVisible(p.access.card, there && v.Access != nil)
 	p.access.update(v.Access)
 	p.content.Arrange()
-}
-
-func show(o fyne.CanvasObject, on bool) {
-	if o.Visible() == on {
-		return
-	}
-	if on {
-		o.Show()
-	} else {
-		o.Hide()
-	}
 }

@@ -43,8 +43,8 @@ func (c *connection) update(v *vm.View) {
 	c.text.Set(x.Text)
 	c.url.Set(x.URL)
 	c.at = x.URL
-	show(c.url, x.URL != "")
-	show(c.status, x.URL != "")
+	kit.SetVisible(c.url, x.URL != "")
+	kit.SetVisible(c.status, x.URL != "")
 }
 
 // routes are the ways of this computer's conversations.
@@ -93,14 +93,14 @@ var phases = map[protocol.Phase]struct {
 }
 
 func (r *routes) update(list []vm.Route) {
-	show(r.empty, len(list) == 0)
+	kit.SetVisible(r.empty, len(list) == 0)
 	for len(r.rows) < len(list) {
 		x := newRoute()
 		r.rows = append(r.rows, x)
 		r.list.Add(x.box)
 	}
 	for i, x := range r.rows {
-		show(x.box, i < len(list))
+		kit.SetVisible(x.box, i < len(list))
 		if i < len(list) {
 			r.fill(x, &list[i])
 		}
@@ -115,7 +115,7 @@ func (r *routes) fill(x *route, v *vm.Route) {
 	} else {
 		x.badge.Set(kit.Plain, "", string(v.Phase)) // of a later version
 	}
-	show(x.fault, v.Err != nil)
+	kit.SetVisible(x.fault, v.Err != nil)
 	if v.Err != nil {
 		text, _ := r.words.Code(v.Err.Code, v.Err.Message)
 		x.fault.Set(text)
@@ -126,7 +126,7 @@ func (r *routes) fill(x *route, v *vm.Route) {
 		x.hops.Add(b)
 	}
 	for i, b := range x.pills {
-		show(b, i < len(v.Hops))
+		kit.SetVisible(b, i < len(v.Hops))
 		if i < len(v.Hops) {
 			h := v.Hops[i]
 			word := h.Layers + "  " + h.Node
@@ -143,7 +143,7 @@ func (r *routes) fill(x *route, v *vm.Route) {
 			}
 		}
 	}
-	show(x.hops, len(v.Hops) > 0)
+	kit.SetVisible(x.hops, len(v.Hops) > 0)
 }
 
 // access is how other programs reach the API of this computer.

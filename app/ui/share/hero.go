@@ -89,7 +89,7 @@ func (h *hero) update(v *vm.View) {
 	h.badge.Set(l.tone, l.icon, h.words.T(l.word))
 	h.sentence.Set(v.Sentence)
 	h.detail.Set(v.Detail)
-	show(h.detail, v.Detail != "")
+	kit.SetVisible(h.detail, v.Detail != "")
 	switch {
 	case v.Paused:
 		h.start.Set(h.words.T("share.resume"), theme.IconPlay)
@@ -98,9 +98,9 @@ func (h *hero) update(v *vm.View) {
 		h.start.Set(h.words.T("share.on"), theme.IconShare)
 		h.start.OnTapped = h.share
 	}
-	show(h.start, v.Paused || !v.On)
-	show(h.stop, v.On)
-	show(h.pauses, v.On && !v.Paused)
+	kit.SetVisible(h.start, v.Paused || !v.On)
+	kit.SetVisible(h.stop, v.On)
+	kit.SetVisible(h.pauses, v.On && !v.Paused)
 	h.start.SetEnabled(!v.Busy)
 	h.stop.SetEnabled(!v.Busy)
 }

@@ -51,12 +51,12 @@ func (h *holds) update(v *vm.View) {
 		h.list.Add(x.box)
 	}
 	for i, x := range h.rows {
-		show(x.box, i < len(v.Shards))
+		kit.SetVisible(x.box, i < len(v.Shards))
 		if i < len(v.Shards) {
 			h.fill(x, &v.Shards[i])
 		}
 	}
-	show(h.empty, len(v.Shards) == 0)
+	kit.SetVisible(h.empty, len(v.Shards) == 0)
 }
 
 // shardLooks are the states of a shard.
@@ -82,12 +82,12 @@ func (h *holds) fill(x *held, s *vm.Shard) {
 	} else {
 		x.badge.Set(kit.Plain, "", string(s.State)) // of a later version
 	}
-	show(x.meter, s.Moving)
+	kit.SetVisible(x.meter, s.Moving)
 	if s.Moving {
 		x.meter.SetLabel(h.words.T("share.getting"))
 		x.meter.Set(s.Part, s.Progress)
 	}
-	show(x.strip, slices.Contains(s.Layers, false)) // all layers need no picture
+	kit.SetVisible(x.strip, slices.Contains(s.Layers, false)) // all layers need no picture
 	cells := make([]kit.Cell, len(s.Layers))
 	for i, mine := range s.Layers {
 		cells[i] = kit.Cell{Count: 1}
@@ -96,7 +96,7 @@ func (h *holds) fill(x *held, s *vm.Shard) {
 		}
 	}
 	x.strip.Set(cells)
-	show(x.notice, s.Err != nil)
+	kit.SetVisible(x.notice, s.Err != nil)
 	if s.Err != nil {
 		text, remedy := h.words.Code(s.Err.Code, s.Err.Message)
 		x.notice.Set(kit.Warn, text, remedy)

@@ -34,7 +34,7 @@ func newLive(w *words.Words) *live {
 }
 
 func (l *live) update(v *vm.View, there bool) {
-	show(l.card, there && len(v.Sessions) > 0)
+	kit.SetVisible(l.card, there && len(v.Sessions) > 0)
 	list := v.Sessions[:min(len(v.Sessions), mostLive)]
 	for len(l.rows) < len(list) {
 		r := &liveRow{name: kit.Mono(""), text: kit.Line("").Cut()}
@@ -43,13 +43,13 @@ func (l *live) update(v *vm.View, there bool) {
 		l.list.Add(r.box)
 	}
 	for i, r := range l.rows {
-		show(r.box, i < len(list))
+		kit.SetVisible(r.box, i < len(list))
 		if i < len(list) {
 			r.name.Set(list[i].Name)
 			r.text.Set(list[i].Text)
 		}
 	}
-	show(l.more, len(v.Sessions) > mostLive)
+	kit.SetVisible(l.more, len(v.Sessions) > mostLive)
 	l.more.Set(l.words.T("share.live_more", "Count", len(v.Sessions)-mostLive))
 }
 
@@ -76,7 +76,7 @@ func (h *host) update(v *vm.View) {
 	}
 	h.text.Set(text)
 	h.speed.Set(v.Measured)
-	show(h.speed, v.Measured != "")
+	kit.SetVisible(h.speed, v.Measured != "")
 	label := h.words.T("share.measure")
 	if v.Measuring {
 		label = h.words.T("share.measuring")
@@ -104,7 +104,7 @@ func (n *notices) update(list []vm.Health, there bool) {
 		n.box.Add(r)
 	}
 	for i, r := range n.rows {
-		show(r, i < len(list))
+		kit.SetVisible(r, i < len(list))
 		if i < len(list) {
 			tone := kit.Warn
 			switch list[i].Severity {
@@ -116,5 +116,5 @@ func (n *notices) update(list []vm.Health, there bool) {
 			r.Set(tone, list[i].Text, list[i].Remedy)
 		}
 	}
-	show(n.box, there && len(list) > 0)
+	kit.SetVisible(n.box, there && len(list) > 0)
 }

@@ -127,12 +127,12 @@ func (p *Page) Close() { p.model.Close() }
 func (p *Page) update() {
 	v := p.model.View()
 	there := v.Phase == link.Connected || v.Phase == link.Lost // what was seen last stays while it is looked for
-	show(p.waiting, v.Phase == link.Starting)
-	show(p.absent, v.Phase == link.Absent)
+	kit.SetVisible(p.waiting, v.Phase == link.Starting)
+	kit.SetVisible(p.absent, v.Phase == link.Absent)
 	for _, o := range []fyne.CanvasObject{p.hero.card, p.figures, p.holds.card, p.host.card} {
-		show(o, there)
+		kit.SetVisible(o, there)
 	}
-	show(p.problem, v.Problem != nil && there)
+	kit.SetVisible(p.problem, v.Problem != nil && there)
 	if v.Problem != nil {
 		text, remedy := p.words.Code(v.Problem.Code, v.Problem.Message)
 		p.problem.Set(kit.Warn, text, remedy)
@@ -147,16 +147,4 @@ func (p *Page) update() {
 	p.host.update(&v)
 	p.health.update(v.Health, there)
 	p.content.Arrange()
-}
-
-// show shows or hides.
-func show(o fyne.CanvasObject, on bool) {
-	if o.Visible() == on {
-		return
-	}
-	if on {
-		o.Show()
-	} else {
-		o.Hide()
-	}
 }
