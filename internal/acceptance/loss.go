@@ -122,7 +122,7 @@ const patience = 4
 
 // maxAgain bounds the cases that may be run again: another program on the
 // machine can make one late, but not many.
-const maxAgain = 4
+const maxAgain = 6
 
 // mayRepeat says whether a late case may be run again.
 func (f *lossFigures) mayRepeat() bool {
