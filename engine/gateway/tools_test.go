@@ -81,6 +81,37 @@ func TestToolCalls(t *testing.T) {
 	}
 }
 
+// TestTaggedToolCalls: arguments that the model writes as tags come as deltas of
+// one JSON object, and a forced call is forced in that form.
+func TestTaggedToolCalls(t *testing.T) {
+	t.Parallel()
+	f := gatewaytest.New("<tool_call>\n<func", "tion=get_weather>\n<parameter=city>", "\nOs", "lo \"S\"\n</para", "meter>\n</function>\n</tool_", "call>")
+	f.Template = "{% for t in tools %}{{ t | tojson }}<tool_call><function=x><parameter=y>{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}"
+	f.Context = 4096
+	_, srv := serve(t, f, nil)
+	_, body := post(t, srv, "/v1/chat/completions", chatBody(`,"stream":true,"tool_choice":"required",`+weatherTool))
+	var args []string
+	name, finish := "", ""
+	for _, e := range events(body) {
+		if e.data == "[DONE]" || e.name != "" {
+			continue
+		}
+		for _, ch := range decode(t, e.data).Choices {
+			finish += ch.Finish
+			for _, c := range ch.Delta.Calls {
+				name += c.Function.Name
+				args = append(args, c.Function.Arguments)
+			}
+		}
+	}
+	if strings.Join(args, "") != `{"city": "Oslo \"S\""}` || len(args) < 4 || name != "get_weather" || finish != "tool_calls" {
+		t.Errorf("%q of %q, %q: %s", args, name, finish, body)
+	}
+	if g := f.Requests()[0].Sampler.Grammar; !strings.Contains(g, `<parameter=city>`) {
+		t.Error(g)
+	}
+}
+
 // TestToolMarkers: marks that are control tokens have no text of their own.
 func TestToolMarkers(t *testing.T) {
 	t.Parallel()
@@ -105,6 +136,7 @@ func TestToolMarkers(t *testing.T) {
 func TestToolChoice(t *testing.T) {
 	t.Parallel()
 	f := gatewaytest.New("x")
+	f.Context = 4096
 	_, srv := serve(t, f, nil)
 	two := `"tools":[{"type":"function","function":{"name":"one"}},{"type":"function","function":{"name":"two"}}]`
 	for _, tc := range []struct {
@@ -165,7 +197,7 @@ func TestToolConversation(t *testing.T) {
 	}
 	// A template whose form of calls is not read is no reason to guess.
 	f := gatewaytest.New("x")
-	f.Template = "{% if tools %}<arg_key>{% endif %}{{ messages[0].content }}"
+	f.Template = "{% if tools %}<|channel|>{% endif %}{{ messages[0].content }}"
 	_, srv := serve(t, f, nil)
 	if resp, raw := post(t, srv, "/v1/chat/completions", chatBody(`,`+weatherTool)); resp.StatusCode != 400 || decode(t, raw).Error.Code != "unsupported" || *decode(t, raw).Error.Param != "tools" {
 		t.Errorf("%s", raw)

@@ -36,8 +36,12 @@ func (e *ArgumentError) Unwrap() error { return e.Err }
 // kept take any object unless the tool is strict. Errors: *ArgumentError.
 func (f Form) Grammar(b *schema.Builder, tools []Tool, d Demand) (string, error) {
 	var bodies []string
+	args := func(t Tool) (string, error) { return arguments(b, t) }
+	if f.tags != nil {
+		args = newTagGrammar(b, f.tags).arguments
+	}
 	for i, t := range tools {
-		args, err := arguments(b, t)
+		args, err := args(t)
 		if err != nil {
 			return "", &ArgumentError{Tool: i, Err: err}
 		}
@@ -50,7 +54,7 @@ func (f Form) Grammar(b *schema.Builder, tools []Tool, d Demand) (string, error)
 		if d.Parallel {
 			list += " " + b.Add(`"," `+ws+" "+rest) + "{0,15}"
 		}
-		rest = b.Add(list + ` "]"`)
+		rest = b.Add(strings.TrimSpace(list + ` "]" ` + literalOr(f.end)))
 	}
 	some := rest
 	if f.open != "" {
@@ -101,6 +105,9 @@ func asObject(raw json.RawMessage) json.RawMessage {
 
 // body is one call without its opening mark, or an element of a list.
 func (f Form) body(b *schema.Builder, name, args string) string {
+	if f.tags != nil {
+		return b.Add(schema.Literal(f.tags.opening(name)) + " " + args + " " + schema.Literal(f.end))
+	}
 	if f.sep != "" {
 		return b.Add(strings.TrimSpace(schema.Literal(name+f.sep) + " " + args + " " + literalOr(f.end)))
 	}
@@ -108,7 +115,11 @@ func (f Form) body(b *schema.Builder, name, args string) string {
 	if err != nil {
 		quoted = []byte(`""`) // a string always encodes
 	}
-	object := schema.Literal(f.gap+`{"name": `+string(quoted)+`, "`+f.args+`": `) + " " + args + " " + schema.Literal("}"+f.gap)
+	before := f.gap + `{"name": ` + string(quoted) + `, "` + f.args + `": `
+	if f.keyed {
+		before = "{" + string(quoted) + ": "
+	}
+	object := schema.Literal(before) + " " + args + " " + schema.Literal("}"+f.gap)
 	if f.list || f.open == "" {
 		return b.Add(object)
 	}
@@ -123,16 +134,23 @@ func literalOr(s string) string {
 }
 
 // freeText admits any text, and behind each opening mark nothing but a call
-// (rest is what follows the mark). It is the automaton that looks for the mark,
-// one rule a state: state i has seen the mark's first i characters.
-func (f Form) freeText(b *schema.Builder, rest string) string {
-	mark := []rune(f.open)
+// (rest is what follows the mark).
+func (f Form) freeText(b *schema.Builder, rest string) string { return search(b, f.open, rest, true) }
+
+// search admits a text up to mark, then rest. With again the text goes on
+// behind that, and may end without the mark. It is the automaton that looks for
+// the mark, one rule a state: state i has seen the mark's first i characters.
+func search(b *schema.Builder, text, rest string, again bool) string {
+	mark := []rune(text)
 	states := make([]string, len(mark))
 	for i := range states {
 		states[i] = b.Reserve()
 	}
 	for i := range mark {
-		alts := []string{`""`}
+		var alts []string
+		if again {
+			alts = []string{`""`}
+		}
 		class := ""
 		seen := map[rune]bool{}
 		for _, c := range mark {
@@ -142,11 +160,16 @@ func (f Form) freeText(b *schema.Builder, rest string) string {
 			}
 			seen[c] = true
 			class += schema.ClassRune(c)
-			if to == len(mark) {
-				alts = append(alts, schema.Literal(string(c))+" "+rest+" "+states[0])
-			} else {
-				alts = append(alts, schema.Literal(string(c))+" "+states[to])
+			alt := schema.Literal(string(c))
+			switch {
+			case to < len(mark):
+				alt += " " + states[to]
+			case again:
+				alt += " " + rest + " " + states[0]
+			default:
+				alt = strings.TrimSpace(alt + " " + rest)
 			}
+			alts = append(alts, alt)
 		}
 		alts = append(alts, `[^\x00`+class+"] "+states[0])
 		b.Define(states[i], strings.Join(alts, " | "))

@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"encoding/json"
 	"strings"
 )
 
@@ -21,17 +22,18 @@ type Event struct {
 // lost: what looked like a call and was none comes out as text. White space
 // around calls is dropped. Not safe for concurrent use.
 type Parser struct {
-	f     Form
-	known map[string]bool
-	buf   string // not decided yet
-	calls int
-	space string // white space behind text that is held back
-	began bool   // something else than white space was seen
-	inner scanner
+	f      Form
+	params map[string]json.RawMessage // the tools' parameters by name
+	buf    string                     // not decided yet
+	calls  int
+	space  string // white space behind text that is held back
+	began  bool   // something else than white space was seen
+	inner  scanner
 	// raw is the text of the call under way, as long as it can still turn out
 	// to be none.
 	raw    strings.Builder
 	listed bool // inside a list of calls
+	closes bool // behind such a list, whose closing mark may come
 	out    []Event
 }
 
@@ -46,9 +48,9 @@ type scanner interface {
 
 // NewParser reads answers in the form f of a request with these tools.
 func NewParser(f Form, tools []Tool) *Parser {
-	p := &Parser{f: f, known: map[string]bool{}}
+	p := &Parser{f: f, params: map[string]json.RawMessage{}}
 	for _, t := range tools {
-		p.known[t.Name] = true
+		p.params[t.Name] = t.Parameters
 	}
 	return p
 }
@@ -79,7 +81,7 @@ func (p *Parser) Finish() []Event {
 	default:
 		p.text(p.raw.String() + p.buf)
 	}
-	p.buf, p.inner, p.listed = "", nil, false
+	p.buf, p.inner, p.listed, p.closes = "", nil, false, false
 	return p.out
 }
 
@@ -115,6 +117,16 @@ func (p *Parser) step() bool {
 	if p.listed {
 		return p.between()
 	}
+	if p.closes {
+		which, rest, wait := expect(p.buf, p.f.end)
+		if wait {
+			return false
+		}
+		if p.closes = false; which == 0 {
+			p.buf = rest
+			return true
+		}
+	}
 	if p.f.bare && !p.began && p.calls == 0 {
 		trimmed := strings.TrimLeft(p.buf, " \t\r\n")
 		switch {
@@ -148,13 +160,7 @@ func (p *Parser) step() bool {
 		return true
 	}
 	// A beginning of the mark at the end waits.
-	hold := 0
-	for n := min(len(p.f.open)-1, len(p.buf)); n > 0; n-- {
-		if strings.HasSuffix(p.buf, p.f.open[:n]) {
-			hold = n
-			break
-		}
-	}
+	hold := overlap(p.buf, p.f.open)
 	p.text(p.buf[:len(p.buf)-hold])
 	p.buf = p.buf[len(p.buf)-hold:]
 	return false
@@ -182,6 +188,8 @@ func (p *Parser) between() bool {
 		p.listed, p.buf = false, s[1:]
 		if p.raw.Len() > 0 { // an empty list
 			p.text(p.raw.String() + "]")
+		} else {
+			p.closes = p.f.end != ""
 		}
 	case s[0] == '{':
 		p.inner = p.f.scanner(p)

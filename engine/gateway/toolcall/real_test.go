@@ -33,16 +33,16 @@ func TestDetectReal(t *testing.T) {
 		got[filepath.Base(f)] = form.Name
 	}
 	if diff := cmp.Diff(map[string]string{
-		"Apertus-8B-Instruct.jinja":                      "",
-		"ByteDance-Seed-OSS.jinja":                       "",
-		"GLM-4.6.jinja":                                  "",
+		"Apertus-8B-Instruct.jinja":                      "apertus",
+		"ByteDance-Seed-OSS.jinja":                       "seed-oss",
+		"GLM-4.6.jinja":                                  "glm",
 		"HuggingFaceTB-SmolLM3-3B.jinja":                 "generic",
 		"MiMo-VL.jinja":                                  "hermes",
 		"Mistral-Small-3.2-24B-Instruct-2506.jinja":      "mistral-args",
 		"Qwen-QwQ-32B.jinja":                             "hermes",
 		"Qwen-Qwen2.5-7B-Instruct.jinja":                 "hermes",
 		"Qwen-Qwen3-0.6B.jinja":                          "hermes",
-		"Qwen3-Coder.jinja":                              "",
+		"Qwen3-Coder.jinja":                              "qwen3-coder",
 		"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja": "generic",
 		"deepseek-ai-DeepSeek-V3.1.jinja":                "generic",
 		"ibm-granite-granite-3.3-2B-Instruct.jinja":      "granite",

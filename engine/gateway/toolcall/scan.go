@@ -7,12 +7,17 @@ import (
 
 // scanner makes the reader of one call.
 func (f Form) scanner(p *Parser) scanner {
-	if f.sep != "" {
+	switch {
+	case f.tags != nil:
+		return &tagged{t: f.tags, end: f.end, params: p.params}
+	case f.keyed:
+		return &keyed{}
+	case f.sep != "":
 		return &named{f: f}
 	}
 	o := &objectCall{args: []string{"arguments", "parameters"}}
 	if f.bare { // plain JSON is a call only if it names a tool
-		o.known = p.known
+		o.known = p.params
 	}
 	if !f.list {
 		o.end = f.end
@@ -48,8 +53,8 @@ func (v *values) byte(c byte) {
 // Arguments stream once the name is known.
 type objectCall struct {
 	args  []string
-	known map[string]bool // nil: any name
-	end   string          // what has to follow the object; "" nothing
+	known map[string]json.RawMessage // the tools; nil: any name
+	end   string                     // what has to follow the object; "" nothing
 
 	v       values
 	opened  bool
@@ -141,7 +146,7 @@ func (o *objectCall) closeValue(c byte, emit func(name, args string)) bool {
 	}
 	switch {
 	case o.key == "name" && !o.told:
-		if json.Unmarshal([]byte(text), &o.name) != nil || o.name == "" || o.known != nil && !o.known[o.name] {
+		if json.Unmarshal([]byte(text), &o.name) != nil || o.name == "" || o.known != nil && !has(o.known, o.name) {
 			return false
 		}
 		o.told = true
@@ -189,6 +194,27 @@ func (o *objectCall) tail(s string) (rest string, done, ok bool) {
 	return s, true, true // without its closing mark
 }
 
+const space = " \t\r\n"
+
+// expect finds which of the texts s begins with behind white space; rest is
+// what follows it. wait says that more of s is needed to know; which is -1 for
+// none.
+func expect(s string, texts ...string) (which int, rest string, wait bool) {
+	trimmed := strings.TrimLeft(s, space)
+	for i, t := range texts {
+		if strings.HasPrefix(trimmed, t) {
+			return i, trimmed[len(t):], false
+		}
+		wait = wait || strings.HasPrefix(t, trimmed)
+	}
+	return -1, s, wait
+}
+
+func has(tools map[string]json.RawMessage, name string) bool {
+	_, ok := tools[name]
+	return ok
+}
+
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // named reads name SEP {...} END.
@@ -209,10 +235,10 @@ const maxName = 256
 func (n *named) feed(s string, emit func(name, args string)) (rest string, done, ok bool) {
 	if !n.told {
 		i := strings.Index(s, n.f.sep)
-		if i < 0 {
-			if len(s) > maxName {
-				return s, false, false
-			}
+		switch {
+		case i > maxName || i < 0 && len(s) > maxName+len(n.f.sep):
+			return s, false, false
+		case i < 0:
 			return s, false, true // waits for the separator
 		}
 		name, _, _ := strings.Cut(strings.TrimSpace(s[:i]), callID)

@@ -34,6 +34,10 @@ type Form struct {
 	// sep stands between name and arguments where they are not one JSON
 	// object.
 	sep string
+	// tags is set where the call is tags, a pair for each argument.
+	tags *tags
+	// keyed: the name is the key of the arguments.
+	keyed bool
 	// args is the key of the arguments.
 	args string
 	// bare says that an answer which is a call as plain JSON counts, too.
@@ -56,6 +60,10 @@ var (
 	granite     = Form{Name: "granite", open: "<|tool_call|>", list: true, args: "arguments"}
 	functionary = Form{Name: "functionary", open: "<function=", end: "</function>", sep: ">"}
 	deepseek    = Form{Name: "deepseek", open: "<｜tool▁call▁begin｜>", end: "<｜tool▁call▁end｜>", sep: "<｜tool▁sep｜>"}
+	qwenCoder   = Form{Name: "qwen3-coder", open: "<tool_call>", end: "</tool_call>", tags: &parameterTags}
+	seed        = Form{Name: "seed-oss", open: "<seed:tool_call>", end: "</seed:tool_call>", tags: &seedTags}
+	glm         = Form{Name: "glm", open: "<tool_call>", end: "</tool_call>", tags: &argTags}
+	apertus     = Form{Name: "apertus", open: "<|tools_prefix|>", end: "<|tools_suffix|>", list: true, keyed: true}
 	generic     = Form{Name: "generic", open: "<tool_call>", end: "</tool_call>", args: "arguments", gap: "\n", bare: true, Taught: true}
 )
 
@@ -70,10 +78,16 @@ func Detect(template string) (f Form, why string, ok bool) {
 		return mistralArgs, "", true
 	case has("[TOOL_CALLS]"):
 		return mistral, "", true
-	case has("<parameter=") || has("<seed:tool_call>"):
-		return f, "calls as <function=...><parameter=...>", false
-	case has("<arg_key>"):
-		return f, "calls as <arg_key> and <arg_value>", false
+	case has("<seed:tool_call>") && has("<parameter="):
+		return seed, "", true
+	case has("<tool_call>") && has("<parameter="):
+		return qwenCoder, "", true
+	case has("<tool_call>") && has("<arg_key>"):
+		return glm, "", true
+	case has("<|tools_prefix|>"):
+		return apertus, "", true
+	case has("<parameter=") || has("<arg_key>") || has("<seed:tool_call>"):
+		return f, "calls as tags of its own", false
 	case has("<|channel|>"):
 		return f, "calls in channels (harmony)", false
 	case has("<|tool_call|>"):
@@ -101,6 +115,9 @@ func (f Form) Markers() []string {
 		if strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">") || strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 			out = append(out, s)
 		}
+	}
+	if f.tags == &argTags {
+		out = append(out, f.tags.key, f.tags.keyEnd, f.tags.value, f.tags.valueEnd)
 	}
 	switch f.Name {
 	case mistralArgs.Name:
@@ -138,7 +155,8 @@ func Teach(tools []Tool) string {
 	return b.String()
 }
 
-// JSON is the tool as OpenAI's API and chat templates write it.
+// JSON is the tool as OpenAI's API and chat templates write it. Parameters and
+// their properties are always there: templates go through them.
 func (t Tool) JSON() json.RawMessage {
 	var b strings.Builder
 	b.WriteString(`{"type": "function", "function": {"name": `)
@@ -154,8 +172,14 @@ func (t Tool) JSON() json.RawMessage {
 		b.WriteString(`, "description": `)
 		str(t.Description)
 	}
-	if len(t.Parameters) > 0 {
-		b.WriteString(`, "parameters": `)
+	b.WriteString(`, "parameters": `)
+	var m map[string]json.RawMessage
+	switch {
+	case len(t.Parameters) == 0:
+		b.WriteString(`{"type": "object", "properties": {}}`)
+	case json.Unmarshal(t.Parameters, &m) == nil && len(m) > 0 && m["properties"] == nil:
+		b.WriteString(strings.TrimSuffix(strings.TrimSpace(string(t.Parameters)), "}") + `, "properties": {}}`)
+	default:
 		b.Write(t.Parameters)
 	}
 	b.WriteString("}}")
@@ -168,6 +192,9 @@ func (f Form) CallText(name string, arguments json.RawMessage) string {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
+	if f.tags != nil {
+		return f.tags.text(f.open, f.end, name, arguments)
+	}
 	if f.sep != "" {
 		return f.open + name + f.sep + string(arguments) + f.end
 	}
@@ -176,6 +203,9 @@ func (f Form) CallText(name string, arguments json.RawMessage) string {
 		quoted = []byte(`""`) // a string always encodes
 	}
 	object := `{"name": ` + string(quoted) + `, "` + f.args + `": ` + string(arguments) + "}"
+	if f.keyed {
+		object = "{" + string(quoted) + ": " + string(arguments) + "}"
+	}
 	if f.list {
 		object = "[" + object + "]"
 	}

@@ -105,6 +105,38 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestToolWithoutProperties: a tool without parameters was no valid prompt for
+// templates that go through their properties (Seed-OSS).
+func TestToolWithoutProperties(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                         `{"type": "object", "properties": {}}`,
+		" {\"type\":\"object\"}\n": `{"type":"object", "properties": {}}`,
+		`{"properties":{"a":{}}}`:  `{"properties":{"a":{}}}`,
+	} {
+		got := string(Tool{Name: "now", Parameters: json.RawMessage(in)}.JSON())
+		if want := `{"type": "function", "function": {"name": "now", "parameters": ` + want + "}}"; got != want {
+			t.Errorf("%q gives %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestLongNameInPieces: a name that is too long was a call when it came in one
+// piece.
+func TestLongNameInPieces(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{maxName: 1, maxName + 1: 0} {
+		for _, f := range []Form{mistralArgs, functionary, deepseek} {
+			text := f.open + strings.Repeat("x", n) + f.sep + "{}" + f.end
+			for _, pieces := range [][]string{{text}, chars(text)} {
+				if got := gather(t, NewParser(f, tools), pieces); len(got.Calls) != want {
+					t.Errorf("%s, a name of %d bytes in %d pieces: %+v", f.Name, n, len(pieces), got)
+				}
+			}
+		}
+	}
+}
+
 // TestArgumentsStream: arguments do not wait for their end.
 func TestArgumentsStream(t *testing.T) {
 	t.Parallel()
@@ -119,7 +151,7 @@ func TestArgumentsStream(t *testing.T) {
 // asks and no grammar keeps.
 func TestGrammars(t *testing.T) {
 	t.Parallel()
-	for _, f := range []Form{hermes, llama3, mistral, mistralArgs, granite, functionary, deepseek, generic} {
+	for _, f := range []Form{hermes, llama3, mistral, mistralArgs, granite, functionary, deepseek, qwenCoder, seed, glm, apertus, generic} {
 		for _, d := range []Demand{{}, {Parallel: true}, {Text: true, Parallel: true}, {Text: true, Value: `"x"`}} {
 			g, err := f.Grammar(schema.NewBuilder(), tools, d)
 			if err != nil || !strings.HasPrefix(g, "root ::= ") {
@@ -148,11 +180,15 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"a<tool_call>{\"name\":\"now\",\"arguments\":{}}</tool_call>b", `{"name":"now","parameters":{"a":[1]}}`, "[TOOL_CALLS][{\"name\":\"now\"}]",
 		"[TOOL_CALLS]now[ARGS]{}", "<function=now>{}</function>", "<tool_call>{{\"a\":}}",
+		"<tool_call>\n<function=edit>\n<parameter=n>\n[1,{}]\n</parameter>\n<parameter=text>\na\"\n</parameter>\n</function>\n</tool_call>",
+		"<seed:tool_call><function=edit><parameter=n>{'a': True}</parameter></function></seed:tool_call>x", "<tool_call>now</tool_call>",
+		"<tool_call>edit\n<arg_key>n</arg_key>\n<arg_value>None</arg_value></tool_call>", `<|tools_prefix|>[{"now": {"a": "}"}}, {"now": {}}]<|tools_suffix|>`,
 	} {
 		f.Add(s, 3)
 	}
+	tools := append([]Tool{editTool}, tools...)
 	f.Fuzz(func(t *testing.T, s string, cut int) {
-		for _, form := range []Form{hermes, llama3, mistral, mistralArgs, functionary, generic} {
+		for _, form := range []Form{hermes, llama3, mistral, mistralArgs, functionary, qwenCoder, seed, glm, apertus, generic} {
 			whole := gather(t, NewParser(form, tools), []string{s})
 			if cut = max(cut, -cut, 1); cut < 0 {
 				cut = 1
@@ -164,6 +200,11 @@ func FuzzParse(f *testing.F) {
 			}
 			if diff := cmp.Diff(whole, gather(t, NewParser(form, tools), pieces)); diff != "" {
 				t.Errorf("%s: %q in pieces of %d: %s", form.Name, s, cut, diff)
+			}
+			for i := 0; form.tags != nil && i < len(whole.Calls)-1; i++ { // the last one may be cut
+				if args := whole.Calls[i][1]; !json.Valid([]byte(args)) {
+					t.Errorf("%s: %q: arguments %q", form.Name, s, args)
+				}
 			}
 			if whole.Ended != len(whole.Calls) {
 				t.Errorf("%s: %q: %d calls, %d ended", form.Name, s, len(whole.Calls), whole.Ended)
