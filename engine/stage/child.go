@@ -25,13 +25,17 @@ type Spawn struct {
 	Exe  string
 	Args []string
 	// Silence is how long the child may give no sign of life (it pings every
-	// second, also while it computes). Default 3 s.
+	// second, also while it computes). Default 3 s; startFactor times as long
+	// until it has loaded.
 	Silence time.Duration
 	Logger  *slog.Logger
 }
 
 const (
 	defaultSilence = 3 * time.Second
+	// startFactor: no session waits for a child that loads, and on a busy computer
+	// a process may need seconds until it runs at all.
+	startFactor = 5
 	loadTimeout    = 10 * time.Minute
 	stderrKept     = 64 << 10
 	// exitGrace is how long a child may take to end after its input has.
@@ -55,6 +59,7 @@ type child struct {
 	writeMu sync.Mutex // guards fw
 	fw      *protocol.FrameWriter
 
+	ready     atomic.Bool  // it has loaded
 	began     time.Time    // the clock of lastHeard, which wall time must not move
 	lastHeard atomic.Int64 // nanoseconds since began
 	stats     atomic.Pointer[wire.Stats]
@@ -125,6 +130,7 @@ func startChild(ctx context.Context, s Spawn, load wire.Load, handle func(*proto
 			return nil, l.Error
 		}
 		c.loaded = l
+		c.ready.Store(true)
 		return c, nil
 	}
 	select {
@@ -174,7 +180,11 @@ func (c *child) own(readEnd <-chan struct{}, ended func(*protocol.Error)) {
 				c.heard()
 			}
 			last = now
-			if quiet := now.Sub(c.began) - time.Duration(c.lastHeard.Load()); quiet > c.spawn.Silence {
+			most := c.spawn.Silence
+			if !c.ready.Load() {
+				most *= startFactor
+			}
+			if quiet := now.Sub(c.began) - time.Duration(c.lastHeard.Load()); quiet > most {
 				c.fail(protocol.Errorf(protocol.CodeStageFrozen, "the stage gave no sign of life for %s", quiet.Round(time.Millisecond)))
 				c.kill()
 			}
