@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"image/draw"
 	"image/png"
 	"io"
 	"os"
@@ -258,6 +259,13 @@ func differs(a, b *image.NRGBA) int {
 		}
 	}
 	return n
+}
+
+// crop is a part of a picture, as one of its own.
+func crop(img *image.NRGBA, r image.Rectangle) *image.NRGBA {
+	out := image.NewNRGBA(r)
+	draw.Draw(out, r, img, r.Min, draw.Src)
+	return out
 }
 
 func far(a, b uint8) bool { return max(a, b)-min(a, b) > 12 }

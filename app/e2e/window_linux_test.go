@@ -30,7 +30,8 @@ type desk struct {
 	data string
 }
 
-func newDesk(t *testing.T) *desk {
+// newDesk sets one up, with flags for the network's tracker.
+func newDesk(t *testing.T, tracker ...string) *desk {
 	t.Helper()
 	if missing != "" {
 		t.Skip("SKIPPED: " + missing)
@@ -46,7 +47,7 @@ func newDesk(t *testing.T) *desk {
 	t.Setenv("LC_ALL", "")
 	t.Setenv("NEURON_LOG", "info,window=debug")
 	d := &desk{screen: newScreen(t), t: t, ctx: ctx, data: filepath.Join(home, "neuron")}
-	n, err := localnet.Start(ctx, localnet.Options{Bin: bin, Data: filepath.Join(home, "net")})
+	n, err := localnet.Start(ctx, localnet.Options{Bin: bin, Data: filepath.Join(home, "net"), TrackerArgs: tracker})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func (d *desk) settings(c *localapi.Client) policy.Settings {
 	return s
 }
 
-// page presses keys until the screen has changed and rests.
+// change presses keys and waits until the screen has changed and rests.
 func (d *desk) change(what string, keys func()) {
 	d.t.Helper()
 	before := d.look()
@@ -155,6 +156,21 @@ func (d *desk) settle() {
 	})
 }
 
+// rest waits until the screen has not changed at all for half a second: nothing
+// is being asked for any more, which would turn.
+func (d *desk) rest() {
+	d.t.Helper()
+	last, same := d.look(), 0
+	until(d.ctx, d.t, "nothing turns on the screen", func() bool {
+		now := d.look()
+		if same++; differs(last, now) > 0 {
+			same = 0
+		}
+		last = now
+		return same >= 10
+	})
+}
+
 // log is what the window has logged.
 func (d *desk) log() string {
 	b, err := os.ReadFile(filepath.Join(d.data, "logs", "window.log"))
@@ -162,6 +178,32 @@ func (d *desk) log() string {
 		d.t.Fatal(err)
 	}
 	return string(b)
+}
+
+// engineEnds waits for the end of the engine.
+func (d *desk) engineEnds() {
+	d.t.Helper()
+	until(d.ctx, d.t, "the engine has ended", func() bool {
+		again, err := localapi.Dial(d.data)
+		if err == nil {
+			again.Close()
+		}
+		return errors.Is(err, &protocol.Error{Code: protocol.CodeUnavailable})
+	})
+}
+
+// quiet wants that a window that has ended complained of nothing.
+func (d *desk) quiet(window *program) {
+	d.t.Helper()
+	if log := d.log(); strings.Contains(log, "level=ERROR") {
+		d.t.Errorf("the window logged errors:\n%s", log)
+	}
+	// Fyne says there when it is called by another goroutine than its own. That it
+	// sometimes reads its own preferences while it writes them at the end, and
+	// says so, is of no consequence: nothing of ours is in them.
+	if said, err := os.ReadFile(window.stderr); err != nil || strings.Contains(string(said), "Fyne call thread") || strings.Contains(string(said), "panic:") {
+		d.t.Errorf("the window said (%v):\n%s", err, said)
+	}
 }
 
 // TestFirstDay is the story of a first day: start, the questions, sharing, a look
@@ -247,22 +289,8 @@ func TestFirstDay(t *testing.T) {
 	d.focus(id)
 	d.control('q')
 	d.ends(window, "the window")
-	until(d.ctx, t, "the engine has ended", func() bool {
-		again, err := localapi.Dial(d.data)
-		if err == nil {
-			again.Close()
-		}
-		return errors.Is(err, &protocol.Error{Code: protocol.CodeUnavailable})
-	})
-	if log := d.log(); strings.Contains(log, "level=ERROR") {
-		t.Errorf("the window logged errors:\n%s", log)
-	}
-	// Fyne says there when it is called by another goroutine than its own. That it
-	// sometimes reads its own preferences while it writes them at the end, and
-	// says so, is of no consequence: nothing of ours is in them.
-	if said, err := os.ReadFile(window.stderr); err != nil || strings.Contains(string(said), "Fyne call thread") || strings.Contains(string(said), "panic:") {
-		t.Errorf("the window said (%v):\n%s", err, said)
-	}
+	d.engineEnds()
+	d.quiet(window)
 	for line := range strings.Lines(d.log()) {
 		if strings.Contains(line, "window shown") || strings.Contains(line, "page drawn") {
 			t.Log(strings.TrimSpace(line))
@@ -270,13 +298,28 @@ func TestFirstDay(t *testing.T) {
 	}
 }
 
-// pageCount is how many pages the window has: the navigation's list of them is
-// the source itself.
-func pageCount(t *testing.T) int {
+// pageList is the navigation's list of pages: the source itself.
+func pageList(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "pages.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(string(b), ".New(env)")
+	return string(b)
+}
+
+// pageCount is how many pages the window has.
+func pageCount(t *testing.T) int {
+	t.Helper()
+	return strings.Count(pageList(t), ".New(env)")
+}
+
+// pageKey is what opens a page together with Control.
+func pageKey(t *testing.T, name string) rune {
+	t.Helper()
+	before, _, ok := strings.Cut(pageList(t), name+".New(env)")
+	if !ok {
+		t.Fatalf("there is no page %s", name)
+	}
+	return rune('1' + strings.Count(before, ".New(env)"))
 }

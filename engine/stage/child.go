@@ -36,8 +36,8 @@ const (
 	// startFactor: no session waits for a child that loads, and on a busy computer
 	// a process may need seconds until it runs at all.
 	startFactor = 5
-	loadTimeout    = 10 * time.Minute
-	stderrKept     = 64 << 10
+	loadTimeout = 10 * time.Minute
+	stderrKept  = 64 << 10
 	// exitGrace is how long a child may take to end after its input has.
 	exitGrace = 5 * time.Second
 )

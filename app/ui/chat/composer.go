@@ -160,3 +160,6 @@ func newMultiEntry() *widget.Entry {
 	e.Wrapping = fyne.TextWrapWord
 	return e
 }
+
+// AcceptsTab lets Tab go on to the next control; a question needs no tabs.
+func (e *questionEntry) AcceptsTab() bool { return false }

@@ -264,3 +264,12 @@ func TestFollow(t *testing.T) {
 		t.Errorf("at %v of %v", r.talk.scroll.Offset.Y, end())
 	}
 }
+
+// TestTabLeavesTheQuestion: the field kept Tab for itself, so that the keyboard
+// could not leave it.
+func TestTabLeavesTheQuestion(t *testing.T) {
+	var f fyne.Tabbable = &questionEntry{}
+	if f.AcceptsTab() {
+		t.Error("the question's field takes Tab")
+	}
+}

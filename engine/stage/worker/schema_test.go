@@ -262,6 +262,10 @@ func TestToolGrammars(t *testing.T) {
 		{"tools <|tool_call|>", `<|tool_call|>[{"name": "one", "arguments": {"a": 1}}]`, `<|tool_call|>[{"name": "two", "arguments": {}}]`, `<|tool_call|>{`, true},
 		{"tools <function=", `<function=one>{"a": 1}</function>`, `<function=two>{}</function>`, `<function=one>{"a": "x"}</function>`, true},
 		{"tools <｜tool▁sep｜>", `<｜tool▁call▁begin｜>one<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>`, `<｜tool▁call▁begin｜>two<｜tool▁sep｜>{}<｜tool▁call▁end｜>`, `<｜tool▁call▁begin｜>three<｜tool▁sep｜>{}<｜tool▁call▁end｜>`, true},
+		{"tools <tool_call> <parameter=", "<tool_call>\n<function=one>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>", "<tool_call>\n<function=two>\n<parameter=x>\na\n</param\n</parameter>\n</function>\n</tool_call>", "<tool_call>\n<function=one>\n</function>\n</tool_call>", true},
+		{"tools <seed:tool_call> <parameter=", "<seed:tool_call>\n<function=one>\n<parameter=a>1</parameter>\n</function>\n</seed:tool_call>", "<seed:tool_call>\n<function=two>\n</function>\n</seed:tool_call>", "<seed:tool_call>\n<function=one>\n<parameter=a>x</parameter>\n</function>\n</seed:tool_call>", true},
+		{"tools <tool_call> <arg_key>", "<tool_call>one\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>", "<tool_call>two\n<arg_key>x</arg_key>\n<arg_value>a<</arg_value>\n</tool_call>", "<tool_call>one\n</tool_call>", true},
+		{"tools <|tools_prefix|>", `<|tools_prefix|>[{"one": {"a": 1}}]<|tools_suffix|>`, `<|tools_prefix|>[{"two": {}},{"one": {"a": 2}}]<|tools_suffix|>`, `<|tools_prefix|>[{"one": {}}]<|tools_suffix|>`, true},
 	} {
 		form, why, ok := toolcall.Detect(tc.template)
 		if !ok {
@@ -356,5 +360,29 @@ func TestLargeSchemas(t *testing.T) {
 			t.Errorf("%s took %s", name, d)
 		}
 		t.Logf("%s: %s", name, time.Since(start))
+	}
+}
+
+func TestProbeTags(t *testing.T) {
+	v := guideVocab(t)
+	tools := []toolcall.Tool{{Name: "edit", Parameters: json.RawMessage(`{"type":"object","$defs":{"N":{"type":"integer"}},"properties":{"text":{"type":"string"},"n":{"$ref":"#/$defs/N"},"list":{"type":"array","items":{"type":"string"}},"mode":{"enum":["a","b"]}},"required":["text"]}`)}}
+	form, _, _ := toolcall.Detect("tools <tool_call> <parameter=")
+	g, err := form.Grammar(schema.NewBuilder(), tools, toolcall.Demand{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pre, post := "<tool_call>\n<function=edit>\n", "</function>\n</tool_call>"
+	p := func(k, v string) string { return "<parameter=" + k + ">\n" + v + "\n</parameter>\n" }
+	for s, want := range map[string]bool{
+		pre + p("text", "a </para\n <b> é") + post:                                     true,
+		pre + p("text", "") + p("n", "5") + p("list", `["x"]`) + p("mode", "b") + post: true,
+		pre + p("text", "x") + p("mode", "a") + post:                                   true,
+		pre + p("mode", "a") + post:                                                    false,
+		pre + p("text", "x") + p("mode", "c") + post:                                   false,
+		pre + p("text", "x") + p("n", "c") + post:                                      false,
+	} {
+		if got := admits(t, v, g, s); got != want {
+			t.Errorf("%q %v\n%s", s, got, g)
+		}
 	}
 }
