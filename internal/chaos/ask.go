@@ -89,7 +89,11 @@ func (w *wireAnswer) add(a *Answer) error {
 // that the gateway sent, the context's when the caller left, or a *SilentError.
 func (k Asker) Ask(ctx context.Context, r Request) (*Answer, error) {
 	path := "/completions"
-	body := map[string]any{"model": r.Model, "max_tokens": r.MaxTokens, "temperature": 0, "stream": r.Stream}
+	body := map[string]any{
+		"model": r.Model, "max_tokens": r.MaxTokens, "temperature": 0, "stream": r.Stream,
+		// A prompt that was kept is over in no time: nothing could break in it.
+		"neuron": map[string]any{"prefix": "off"},
+	}
 	switch {
 	case r.Chat != nil:
 		path, body["messages"] = "/chat/completions", r.Chat
