@@ -16,6 +16,7 @@ import (
 	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 	vm "neuron/app/viewmodel/diagnostics"
+	"neuron/engine/localapi"
 	"neuron/internal/desktop/words"
 )
 
@@ -30,19 +31,14 @@ type Page struct {
 	health  *health
 	logs    *logs
 	problem *kit.Notice
-	stops   []func()
+	shown   page.Following
 }
 
 var _ page.Page = (*Page)(nil)
 
 // New makes the page.
 func New(env *page.Env) *Page {
-	return &Page{env: env, words: env.Words, model: vm.New(func() vm.Engine {
-		if c := env.Link.Client(); c != nil {
-			return c
-		}
-		return nil
-	})}
+	return &Page{env: env, words: env.Words, model: vm.New(page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }))}
 }
 
 // Name implements page.Page, like the methods below.
@@ -99,19 +95,13 @@ func (p *Page) show(tab int) {
 func (p *Page) Show() {
 	p.Content()
 	p.model.Follow()
-	changed, unwatch := p.env.Link.Watch()
-	p.stops = []func(){
-		page.Follow(p.env.Do, changed, p.updateHealth), unwatch,
-		page.Follow(p.env.Do, p.model.Changed(), p.update),
-	}
+	p.shown.Link(p.env, p.updateHealth)
+	p.shown.Model(p.env, p.model.Changed(), p.update)
 }
 
 // Hide stops reading.
 func (p *Page) Hide() {
-	for _, stop := range p.stops {
-		stop()
-	}
-	p.stops = nil
+	p.shown.Stop()
 	p.model.Rest()
 }
 

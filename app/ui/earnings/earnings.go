@@ -15,6 +15,7 @@ import (
 	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 	vm "neuron/app/viewmodel/earnings"
+	"neuron/engine/localapi"
 	"neuron/internal/desktop/words"
 )
 
@@ -36,7 +37,7 @@ type Page struct {
 	shards  *parts
 	lines   *lines
 	asked   bool // for the newest state, since the page is shown
-	stops   []func()
+	shown   page.Following
 }
 
 var _ page.Page = (*Page)(nil)
@@ -44,13 +45,8 @@ var _ page.Page = (*Page)(nil)
 // New makes the page.
 func New(env *page.Env) *Page {
 	return &Page{env: env, words: env.Words, model: vm.New(vm.Options{
-		Engine: func() vm.Engine {
-			if c := env.Link.Client(); c != nil {
-				return c
-			}
-			return nil
-		},
-		Words: env.Words, Now: env.Now,
+		Engine: page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }),
+		Words:  env.Words, Now: env.Now,
 	})}
 }
 
@@ -104,11 +100,8 @@ func (p *Page) reload() {
 func (p *Page) Show() {
 	p.Content()
 	p.asked = false
-	changed, unwatch := p.env.Link.Watch()
-	p.stops = []func(){
-		page.Follow(p.env.Do, changed, p.connected), unwatch,
-		page.Follow(p.env.Do, p.model.Changed(), p.update),
-	}
+	p.shown.Link(p.env, p.connected)
+	p.shown.Model(p.env, p.model.Changed(), p.update)
 }
 
 // connected asks once the engine is there; before, the page says that it is not.
@@ -122,10 +115,7 @@ func (p *Page) connected() {
 
 // Hide stops following.
 func (p *Page) Hide() {
-	for _, stop := range p.stops {
-		stop()
-	}
-	p.stops = nil
+	p.shown.Stop()
 }
 
 // Close ends the model.

@@ -16,6 +16,7 @@ import (
 	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 	vm "neuron/app/viewmodel/network"
+	"neuron/engine/localapi"
 	"neuron/internal/desktop/words"
 )
 
@@ -34,7 +35,7 @@ type Page struct {
 	list    *fyne.Container
 	nothing *kit.Text
 	cards   []*card
-	stops   []func()
+	shown   page.Following
 }
 
 var _ page.Page = (*Page)(nil)
@@ -42,13 +43,8 @@ var _ page.Page = (*Page)(nil)
 // New makes the page.
 func New(env *page.Env) *Page {
 	return &Page{env: env, words: env.Words, model: vm.New(vm.Options{
-		Engine: func() vm.Engine {
-			if c := env.Link.Client(); c != nil {
-				return c
-			}
-			return nil
-		},
-		State: env.Link.State, Words: env.Words, Now: env.Now,
+		Engine: page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }),
+		State:  env.Link.State, Words: env.Words, Now: env.Now,
 	})}
 }
 
@@ -107,19 +103,13 @@ func (p *Page) add() {
 func (p *Page) Show() {
 	p.Content()
 	p.model.Follow(false)
-	changed, unwatch := p.env.Link.Watch()
-	p.stops = []func(){
-		page.Follow(p.env.Do, changed, p.update), unwatch,
-		page.Follow(p.env.Do, p.model.Changed(), p.update),
-	}
+	p.shown.Link(p.env, p.update)
+	p.shown.Model(p.env, p.model.Changed(), p.update)
 }
 
 // Hide stops following.
 func (p *Page) Hide() {
-	for _, stop := range p.stops {
-		stop()
-	}
-	p.stops = nil
+	p.shown.Stop()
 	p.model.Rest()
 }
 

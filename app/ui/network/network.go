@@ -12,6 +12,7 @@ import (
 	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 	vm "neuron/app/viewmodel/network"
+	"neuron/engine/localapi"
 	"neuron/internal/desktop/words"
 )
 
@@ -30,7 +31,7 @@ type Page struct {
 	figures fyne.CanvasObject
 	routes  *routes
 	access  *access
-	stops   []func()
+	shown   page.Following
 }
 
 var _ page.Page = (*Page)(nil)
@@ -38,13 +39,8 @@ var _ page.Page = (*Page)(nil)
 // New makes the page.
 func New(env *page.Env) *Page {
 	return &Page{env: env, words: env.Words, model: vm.New(vm.Options{
-		Engine: func() vm.Engine {
-			if c := env.Link.Client(); c != nil {
-				return c
-			}
-			return nil
-		},
-		State: env.Link.State, Words: env.Words, Now: env.Now,
+		Engine: page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }),
+		State:  env.Link.State, Words: env.Words, Now: env.Now,
 	})}
 }
 
@@ -86,19 +82,13 @@ func (p *Page) build() {
 func (p *Page) Show() {
 	p.Content()
 	p.model.Follow(true)
-	changed, unwatch := p.env.Link.Watch()
-	p.stops = []func(){
-		page.Follow(p.env.Do, changed, p.update), unwatch,
-		page.Follow(p.env.Do, p.model.Changed(), p.update),
-	}
+	p.shown.Link(p.env, p.update)
+	p.shown.Model(p.env, p.model.Changed(), p.update)
 }
 
 // Hide stops following.
 func (p *Page) Hide() {
-	for _, stop := range p.stops {
-		stop()
-	}
-	p.stops = nil
+	p.shown.Stop()
 	p.model.Rest()
 	p.access.hide()
 }

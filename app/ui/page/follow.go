@@ -37,3 +37,26 @@ func Follow(do func(func()), changed <-chan struct{}, update func()) (stop func(
 		<-ended
 	}
 }
+
+// Following is what a page follows while it is shown. The zero value follows
+// nothing. Used on the UI goroutine.
+type Following struct{ stops []func() }
+
+// Model follows a view model by its changes.
+func (f *Following) Model(e *Env, changed <-chan struct{}, update func()) {
+	f.stops = append(f.stops, Follow(e.Do, changed, update))
+}
+
+// Link follows the engine's state.
+func (f *Following) Link(e *Env, update func()) {
+	changed, unwatch := e.Link.Watch()
+	f.stops = append(f.stops, Follow(e.Do, changed, update), unwatch)
+}
+
+// Stop ends all of it and waits.
+func (f *Following) Stop() {
+	for _, stop := range f.stops {
+		stop()
+	}
+	f.stops = nil
+}

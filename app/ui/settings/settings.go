@@ -13,6 +13,7 @@ import (
 	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 	vm "neuron/app/viewmodel/settings"
+	"neuron/engine/localapi"
 	"neuron/engine/policy"
 	"neuron/engine/protocol"
 	"neuron/internal/desktop/words"
@@ -42,7 +43,7 @@ type Page struct {
 
 	account *accountCard
 	apiKeys *keysCard
-	stops   []func()
+	shown   page.Following
 }
 
 var _ page.Page = (*Page)(nil)
@@ -59,24 +60,9 @@ const (
 // New makes the page.
 func New(env *page.Env) *Page {
 	p := &Page{env: env, words: env.Words, rows: make(map[string]*kit.Row)}
-	p.model = vm.New(func() vm.Engine {
-		if c := env.Link.Client(); c != nil {
-			return c
-		}
-		return nil
-	})
-	p.owner = vm.NewOwner(func() vm.OwnerEngine {
-		if c := env.Link.Client(); c != nil {
-			return c
-		}
-		return nil
-	})
-	p.keys = vm.NewKeys(func() vm.KeysEngine {
-		if c := env.Link.Client(); c != nil {
-			return c
-		}
-		return nil
-	})
+	p.model = vm.New(page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }))
+	p.owner = vm.NewOwner(page.Engine(env.Link, func(c *localapi.Client) vm.OwnerEngine { return c }))
+	p.keys = vm.NewKeys(page.Engine(env.Link, func(c *localapi.Client) vm.KeysEngine { return c }))
 	return p
 }
 
@@ -153,19 +139,14 @@ func (p *Page) Show() {
 		p.owner.Load()
 		p.keys.Load()
 	}
-	p.stops = []func(){
-		page.Follow(p.env.Do, p.model.Changed(), p.update),
-		page.Follow(p.env.Do, p.owner.Changed(), p.account.update),
-		page.Follow(p.env.Do, p.keys.Changed(), p.apiKeys.update),
-	}
+	p.shown.Model(p.env, p.model.Changed(), p.update)
+	p.shown.Model(p.env, p.owner.Changed(), p.account.update)
+	p.shown.Model(p.env, p.keys.Changed(), p.apiKeys.update)
 }
 
 // Hide stops following.
 func (p *Page) Hide() {
-	for _, stop := range p.stops {
-		stop()
-	}
-	p.stops = nil
+	p.shown.Stop()
 	p.snack.hide()
 }
 

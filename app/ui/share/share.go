@@ -11,6 +11,7 @@ import (
 	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 	vm "neuron/app/viewmodel/share"
+	"neuron/engine/localapi"
 	"neuron/internal/desktop/link"
 	"neuron/internal/desktop/words"
 )
@@ -33,7 +34,7 @@ type Page struct {
 	live    *live
 	host    *host
 	health  *notices
-	stops   []func()
+	shown   page.Following
 }
 
 var _ page.Page = (*Page)(nil)
@@ -41,13 +42,8 @@ var _ page.Page = (*Page)(nil)
 // New makes the page.
 func New(env *page.Env) *Page {
 	return &Page{env: env, words: env.Words, model: vm.New(vm.Options{
-		Engine: func() vm.Engine {
-			if c := env.Link.Client(); c != nil {
-				return c
-			}
-			return nil
-		},
-		State: env.Link.State, Words: env.Words, Now: env.Now,
+		Engine: page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }),
+		State:  env.Link.State, Words: env.Words, Now: env.Now,
 	})}
 }
 
@@ -105,19 +101,13 @@ func (p *Page) closePlans() {
 func (p *Page) Show() {
 	p.Content()
 	p.model.Load()
-	changed, unwatch := p.env.Link.Watch()
-	p.stops = []func(){
-		page.Follow(p.env.Do, changed, p.update), unwatch,
-		page.Follow(p.env.Do, p.model.Changed(), p.update),
-	}
+	p.shown.Link(p.env, p.update)
+	p.shown.Model(p.env, p.model.Changed(), p.update)
 }
 
 // Hide stops following.
 func (p *Page) Hide() {
-	for _, stop := range p.stops {
-		stop()
-	}
-	p.stops = nil
+	p.shown.Stop()
 }
 
 // Close ends the model.

@@ -11,6 +11,7 @@ import (
 	"neuron/app/ui/theme"
 	"neuron/app/viewmodel/login"
 	vm "neuron/app/viewmodel/wizard"
+	"neuron/engine/localapi"
 	"neuron/internal/desktop/words"
 )
 
@@ -44,12 +45,7 @@ var _ page.Page = (*Page)(nil)
 // New makes the page; done is called once on the UI goroutine when the questions
 // are answered or skipped.
 func New(env *page.Env, done func()) *Page {
-	model := vm.New(func() vm.Engine {
-		if c := env.Link.Client(); c != nil {
-			return c
-		}
-		return nil
-	}, login.New(env.Data), vm.Ask)
+	model := vm.New(page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }), login.New(env.Data), vm.Ask)
 	return newPage(env, model, done)
 }
 
