@@ -56,13 +56,22 @@ func (s source) Sessions() []protocol.SessionState {
 func (s source) Shutdown() { s.e.note("Shutdown") }
 
 func (s source) Hold(_ context.Context, h localapi.Hold) error {
-	s.e.With(func(st *State) { st.Holds = append(st.Holds, h) })
-	return s.e.note("Hold")
+	err := s.e.note("Hold")
+	s.e.With(func(st *State) {
+		st.Holds = append(st.Holds, h)
+		if err == nil {
+			st.Settings.Model, st.Settings.Layers = h.Model, h.Layers // as the real one keeps it
+		}
+	})
+	return err
 }
 
 func (s source) Share(on bool) error {
+	if err := s.e.note("Share"); err != nil {
+		return err
+	}
 	s.e.With(func(st *State) { st.Settings.Share, st.Settings.Revision = on, st.Settings.Revision+1 })
-	return s.e.note("Share")
+	return nil
 }
 
 func (s source) Plans(context.Context) ([]localapi.Plan, error) {

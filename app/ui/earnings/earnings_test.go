@@ -1,12 +1,12 @@
 package earnings_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"neuron/app/enginetest"
 	"neuron/app/ui/earnings"
+	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 	"neuron/app/ui/uitest"
 	"neuron/engine/accounts"
@@ -40,29 +40,13 @@ func rich(t *testing.T) *enginetest.Engine {
 
 func open(t *testing.T, e *enginetest.Engine, mode theme.Mode, lang string, width float32) *uitest.Desk {
 	t.Helper()
-	uitest.App(t, mode)
-	d := uitest.New(t, e, lang)
-	p := earnings.New(d.Env)
-	t.Cleanup(p.Close)
-	d.Set(p.Content(), width, 1500)
-	p.Show()
-	t.Cleanup(p.Hide)
-	return d
+	return uitest.Open(t, e, mode, lang, width, 1500, func(env *page.Env) page.Page { return earnings.New(env) })
 }
 
 func TestLooks(t *testing.T) {
-	for _, mode := range uitest.Themes {
-		for _, lang := range []string{"en", "de"} {
-			for _, width := range []float32{560, 1000} {
-				name := fmt.Sprintf("%v-%s-%v", mode, lang, width)
-				t.Run(name, func(t *testing.T) {
-					d := open(t, rich(t), mode, lang, width)
-					d.Until("the account", func() bool { return uitest.Button(d.Window, d.Env.Words.T("earnings.more")) != nil })
-					d.Picture("earnings-" + name)
-				})
-			}
-		}
-	}
+	uitest.Looks(t, "earnings", func(t *testing.T, mode theme.Mode, lang string, width float32) *uitest.Desk {
+		return open(t, rich(t), mode, lang, width)
+	}, func(d *uitest.Desk) bool { return uitest.Button(d.Window, d.Env.Words.T("earnings.more")) != nil })
 }
 
 func TestMoreAndFiles(t *testing.T) {

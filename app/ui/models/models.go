@@ -5,7 +5,6 @@
 package models
 
 import (
-	"net/url"
 	"path/filepath"
 
 	"fyne.io/fyne/v2"
@@ -88,12 +87,9 @@ func (p *Page) add() {
 		if err != nil || f == nil {
 			return // nothing was chosen
 		}
-		path := f.URI().Path()
+		path := filepath.FromSlash(f.URI().Path())
 		f.Close()
-		if plain, err := url.PathUnescape(path); err == nil {
-			path = plain
-		}
-		p.model.Hold(filepath.FromSlash(path), filepath.Base(path))
+		p.model.Hold(path, filepath.Base(path))
 	}, p.env.Window)
 	d.SetFilter(storage.NewExtensionFileFilter([]string{".gguf"}))
 	d.Show()

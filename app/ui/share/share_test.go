@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"neuron/app/enginetest"
+	"neuron/app/ui/page"
 	"neuron/app/ui/share"
 	"neuron/app/ui/theme"
 	"neuron/app/ui/uitest"
@@ -48,14 +49,7 @@ func busy(t *testing.T) *enginetest.Engine {
 // open shows the page of an engine (nil: none) in a window.
 func open(t *testing.T, e *enginetest.Engine, mode theme.Mode, lang string, width float32) *uitest.Desk {
 	t.Helper()
-	uitest.App(t, mode)
-	d := uitest.New(t, e, lang)
-	p := share.New(d.Env)
-	t.Cleanup(p.Close)
-	d.Set(p.Content(), width, 1500)
-	p.Show()
-	t.Cleanup(p.Hide)
-	return d
+	return uitest.Open(t, e, mode, lang, width, 1500, func(env *page.Env) page.Page { return share.New(env) })
 }
 
 func TestLooks(t *testing.T) {

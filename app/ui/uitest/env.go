@@ -2,6 +2,7 @@ package uitest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"neuron/app/enginetest"
 	"neuron/app/ui/page"
+	"neuron/app/ui/theme"
 	"neuron/internal/desktop/link"
 	"neuron/internal/desktop/prefs"
 	"neuron/internal/desktop/words"
@@ -58,6 +60,36 @@ func New(t testing.TB, e *enginetest.Engine, language string) *Desk {
 		d.Until("the engine is there", func() bool { return l.State().Phase == link.Connected })
 	}
 	return d
+}
+
+// Open shows a page of an engine (nil: none) in a window of its own app.
+func Open(t testing.TB, e *enginetest.Engine, mode theme.Mode, language string, width, height float32, make func(*page.Env) page.Page) *Desk {
+	t.Helper()
+	App(t, mode)
+	d := New(t, e, language)
+	p := make(d.Env)
+	t.Cleanup(p.Close)
+	d.Set(p.Content(), width, height)
+	p.Show()
+	t.Cleanup(p.Hide)
+	return d
+}
+
+// Looks takes pictures of a page in both themes, English and German, narrow and
+// wide, once ready says that it has something to show.
+func Looks(t *testing.T, name string, open func(t *testing.T, mode theme.Mode, language string, width float32) *Desk, ready func(*Desk) bool) {
+	for _, mode := range Themes {
+		for _, language := range []string{"en", "de"} {
+			for _, width := range []float32{560, 1000} {
+				look := fmt.Sprintf("%v-%s-%v", mode, language, width)
+				t.Run(look, func(t *testing.T) {
+					d := open(t, mode, language, width)
+					d.Until(name+" has something to show", func() bool { return ready(d) })
+					d.Picture(name + "-" + look)
+				})
+			}
+		}
+	}
 }
 
 // do queues for the UI goroutine.

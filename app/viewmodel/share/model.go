@@ -5,13 +5,11 @@ package share
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"neuron/app/viewmodel/task"
 	"neuron/engine/localapi"
-	"neuron/engine/policy"
 	"neuron/engine/protocol"
 	"neuron/internal/desktop/link"
 	"neuron/internal/desktop/words"
@@ -19,8 +17,7 @@ import (
 
 // Engine is what the page needs of *localapi.Client.
 type Engine interface {
-	Settings(ctx context.Context) (policy.Settings, error)
-	SetSettings(ctx context.Context, s policy.Settings) (policy.Settings, error)
+	Share(ctx context.Context, on bool) error
 	Pause(ctx context.Context, p localapi.PauseOrder) error
 	Resume(ctx context.Context) error
 	Hardware(ctx context.Context) (*localapi.Hardware, error)
@@ -151,32 +148,9 @@ func (m *Model) order(f func(ctx context.Context, e Engine) error) {
 	})
 }
 
-// Share turns sharing on or off.
+// Share turns sharing on or off; on ends a pause as well.
 func (m *Model) Share(on bool) {
-	m.order(func(ctx context.Context, e Engine) error {
-		return change(ctx, e, func(s *policy.Settings) {
-			s.Share = on
-			if on {
-				s.Pause = policy.Pause{}
-			}
-		})
-	})
-}
-
-// change makes a change on the newest settings; once more when somebody else
-// was faster.
-func change(ctx context.Context, e Engine, f func(*policy.Settings)) error {
-	for again := false; ; again = true {
-		s, err := e.Settings(ctx)
-		if err != nil {
-			return err
-		}
-		f(&s)
-		_, err = e.SetSettings(ctx, s)
-		if again || !errors.Is(err, &protocol.Error{Code: protocol.CodeConflict}) {
-			return err
-		}
-	}
+	m.order(func(ctx context.Context, e Engine) error { return e.Share(ctx, on) })
 }
 
 // Pause pauses, Resume ends that.
@@ -207,12 +181,8 @@ func (m *Model) Plan() {
 }
 
 // Hold asks the engine to hold layers; a model of "" leaves it to the network.
-// What is chosen stays chosen after a restart.
 func (m *Model) Hold(model, layers string) {
 	m.order(func(ctx context.Context, e Engine) error {
-		if err := e.Hold(ctx, localapi.Hold{Model: model, Layers: layers}); err != nil {
-			return err
-		}
-		return change(ctx, e, func(s *policy.Settings) { s.Model, s.Layers = model, layers })
+		return e.Hold(ctx, localapi.Hold{Model: model, Layers: layers})
 	})
 }
