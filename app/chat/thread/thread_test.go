@@ -30,6 +30,22 @@ func sample() *Tree {
 	return NewTree(m)
 }
 
+// TestMessagesOfOneMoment: a question and its answer that were made within one
+// microsecond came from the store in any order, and the answer lost its question.
+func TestMessagesOfOneMoment(t *testing.T) {
+	t.Parallel()
+	m := []Message{message(9, 0, RoleUser, "q"), message(5, 9, RoleAssistant, "a"), message(3, 5, RoleUser, "q2"), message(4, 3, RoleAssistant, "a2")}
+	for i := range m {
+		m[i].Created = start
+	}
+	for range 30 {
+		rand.Shuffle(len(m), func(i, j int) { m[i], m[j] = m[j], m[i] })
+		if got := texts(NewTree(m).Path(4)); got != "q|a|q2|a2" {
+			t.Fatalf("%s", got)
+		}
+	}
+}
+
 func texts(path []Message) string {
 	var out []string
 	for _, m := range path {

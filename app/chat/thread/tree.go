@@ -11,19 +11,41 @@ type Tree struct {
 	children map[ID][]ID // in the order of their creation
 }
 
-// NewTree makes a tree of messages in any order. Messages whose parent is not
-// there begin a branch of their own, so that a damaged chat can still be read.
+// NewTree makes a tree of messages in any order; siblings are in that of their
+// times. Messages whose parent is not there begin a branch of their own, and so
+// does one of a circle, so that a damaged chat can still be read.
 func NewTree(messages []Message) *Tree {
-	t := &Tree{}
 	sorted := slices.Clone(messages)
 	slices.SortStableFunc(sorted, func(a, b Message) int { return a.Created.Compare(b.Created) })
-	have := make(map[ID]bool, len(sorted))
-	for i := range sorted {
-		if !have[sorted[i].Parent] {
-			sorted[i].Parent = 0
+	parents := make(map[ID]ID, len(sorted))
+	for _, m := range sorted {
+		if _, twice := parents[m.ID]; !twice {
+			parents[m.ID] = m.Parent
 		}
-		have[sorted[i].ID] = true
-		t.Put(sorted[i])
+	}
+	reaches := make(map[ID]bool, len(sorted)) // a beginning, by its parents
+	for _, m := range sorted {
+		passed := make(map[ID]bool)
+		for id := m.ID; !reaches[id]; id = parents[id] {
+			passed[id] = true
+			parent := parents[id]
+			if _, there := parents[parent]; !there {
+				parents[id] = 0
+				break
+			}
+			if passed[parent] { // a circle: it begins where it was entered
+				parents[parent] = 0
+				break
+			}
+		}
+		for id := range passed {
+			reaches[id] = true
+		}
+	}
+	t := &Tree{}
+	for _, m := range sorted {
+		m.Parent = parents[m.ID]
+		t.Put(m)
 	}
 	return t
 }

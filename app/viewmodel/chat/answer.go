@@ -112,9 +112,9 @@ func (t *talk) message(id thread.ID) *thread.Message {
 }
 
 // later is now, and after every message that the chat has: the order of
-// messages is that of their times.
+// messages is that of their times, which the store keeps in microseconds.
 func (m *Model) later(t *talk) time.Time {
-	now := m.o.Now()
+	now := m.o.Now().Truncate(time.Microsecond)
 	if !now.After(t.Updated) {
 		now = t.Updated.Add(time.Microsecond)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -95,6 +96,23 @@ func TestStop(t *testing.T) {
 		r.Open(id)
 		same(t, []string{"q", part, "go on", "fine"}, r.settled())
 	})
+}
+
+// TestTimesInTheStore: the store keeps microseconds; messages that follow each
+// other faster have different times all the same.
+func TestTimesInTheStore(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	m := &Model{o: Options{Now: func() time.Time { now = now.Add(100 * time.Nanosecond); return now }}}
+	c := &talk{}
+	last := m.later(c)
+	for range 30 {
+		next := m.later(c)
+		if next.UnixMicro() <= last.UnixMicro() {
+			t.Fatalf("%v comes after %v", next, last)
+		}
+		last = next
+	}
 }
 
 func TestRegenerateAndEdit(t *testing.T) {
