@@ -88,13 +88,15 @@ const ReceiptVersion = 1
 // receiptMagic is "NRNr".
 const receiptMagic uint32 = 0x724e524e
 
-// Domains of a receipt's signatures. A node may sign in both roles where a
-// driver is a hop of its own route, and one must not pass for the other.
+// What stands before a receipt's body where its node and its receiver sign it. A
+// node may sign in both roles where a driver is a hop of its own route, and one
+// must not pass for the other.
 const (
-	receiptDomain         = "neuron-receipt-v1\x00"
-	receiptReceiverDomain = "neuron-receipt-receiver-v1\x00"
-	leaseHashDomain       = "neuron-lease-hash-v1\x00"
+	ReceiptDomain         = "neuron-receipt-v1\x00"
+	ReceiptReceiverDomain = "neuron-receipt-receiver-v1\x00"
 )
+
+const leaseHashDomain = "neuron-lease-hash-v1\x00"
 
 // Limits of a receipt's numbers.
 const (
@@ -319,7 +321,7 @@ func SignReceipt(r *Receipt, key ed25519.PrivateKey) (*SignedReceipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SignedReceipt{Body: body, Key: pub, Sig: ed25519.Sign(key, append([]byte(receiptDomain), body...))}, nil
+	return &SignedReceipt{Body: body, Key: pub, Sig: ed25519.Sign(key, append([]byte(ReceiptDomain), body...))}, nil
 }
 
 // Countersign is the receiver's half. It signs whatever the body says: the
@@ -327,7 +329,7 @@ func SignReceipt(r *Receipt, key ed25519.PrivateKey) (*SignedReceipt, error) {
 func (s *SignedReceipt) Countersign(key ed25519.PrivateKey) *SignedReceipt {
 	out := *s
 	out.ReceiverKey = key.Public().(ed25519.PublicKey)
-	out.ReceiverSig = ed25519.Sign(key, append([]byte(receiptReceiverDomain), s.Body...))
+	out.ReceiverSig = ed25519.Sign(key, append([]byte(ReceiptReceiverDomain), s.Body...))
 	return &out
 }
 
@@ -372,14 +374,14 @@ func ParseSignedReceipt(b []byte) (*SignedReceipt, *Receipt, error) {
 	s := &SignedReceipt{Body: cut(ReceiptSize)}
 	s.Key, s.Sig = cut(ed25519.PublicKeySize), cut(ed25519.SignatureSize)
 	s.ReceiverKey, s.ReceiverSig = cut(ed25519.PublicKeySize), cut(ed25519.SignatureSize)
-	if err := verifyHalf(r.Node, s.Key, s.Sig, receiptDomain, s.Body); err != nil {
+	if err := verifyHalf(r.Node, s.Key, s.Sig, ReceiptDomain, s.Body); err != nil {
 		return nil, nil, err
 	}
 	if allZero(s.ReceiverKey) && allZero(s.ReceiverSig) {
 		s.ReceiverKey, s.ReceiverSig = nil, nil
 		return s, r, nil
 	}
-	if err := verifyHalf(r.Receiver, s.ReceiverKey, s.ReceiverSig, receiptReceiverDomain, s.Body); err != nil {
+	if err := verifyHalf(r.Receiver, s.ReceiverKey, s.ReceiverSig, ReceiptReceiverDomain, s.Body); err != nil {
 		return nil, nil, err
 	}
 	return s, r, nil

@@ -95,12 +95,9 @@ func parse(raw []byte) (*Checked, error) {
 	return c, nil
 }
 
-// Domains of the two signatures, and where the receiver's half begins; see
+// The size of a half, and where the receiver's begins; see
 // docs/protocol/receipts.md.
 const (
-	nodeDomain     = "neuron-receipt-v1\x00"
-	receiverDomain = "neuron-receipt-receiver-v1\x00"
-
 	halfSize   = ed25519.PublicKeySize + ed25519.SignatureSize
 	receiverAt = protocol.ReceiptSize + halfSize
 )
@@ -120,9 +117,9 @@ func (c *Checked) halves() []half {
 		sig := first + ed25519.PublicKeySize
 		return half{who, domain, c.raw[first:sig], c.raw[sig : first+halfSize]}
 	}
-	out := []half{at(protocol.ReceiptSize, c.receipt.Node, nodeDomain)}
+	out := []half{at(protocol.ReceiptSize, c.receipt.Node, protocol.ReceiptDomain)}
 	if c.both {
-		out = append(out, at(receiverAt, c.receipt.Receiver, receiverDomain))
+		out = append(out, at(receiverAt, c.receipt.Receiver, protocol.ReceiptReceiverDomain))
 	}
 	return out
 }
