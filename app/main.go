@@ -66,6 +66,10 @@ func mainStatus(args []string, out io.Writer) int {
 		fmt.Fprintln(out, version.String())
 		return 0
 	}
+	if o.data, err = filepath.Abs(o.data); err != nil {
+		fmt.Fprintln(out, "neuron: the data folder:", err)
+		return 1
+	}
 	// A program with a window has nobody who reads its stderr.
 	file := logging.NewFiles(filepath.Join(folders.Logs(o.data), "window.log"), logBytes)
 	defer file.Close()

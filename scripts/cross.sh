@@ -61,14 +61,15 @@ fi
 # What starts networks of programs (and its users), and the tests that freeze
 # processes, are for Unix alone. Fyne can be vetted without cgo for Windows (its
 # tag ci leaves OpenGL out), and for macOS not at all.
-imports='{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} '
+# A package without a file for the system is none there.
+imports='{{if or .GoFiles .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} {{end}}'
 for p in "${vetted[@]}"; do
-    mapfile -t packages < <("$GO" list -e -tags nosqlite,ci -f "$imports" ./engine/... ./llama/... ./tracker-server/... ./internal/... ./tray/... ./app/... |
+    mapfile -t packages < <(env GOOS="${p%/*}" GOARCH="${p#*/}" "$GO" list -e -tags nosqlite,ci -f "$imports" ./engine/... ./llama/... ./tracker-server/... ./internal/... ./tray/... ./app/... |
         if [ "${p%/*}" = windows ]; then
             grep -v -e 'neuron/internal/localnet ' -e '^neuron/engine/program '
         else
             grep -v -e ' fyne.io/'
-        fi | cut -d ' ' -f 1)
+        fi | cut -d ' ' -f 1 | grep .)
     attempt "vet $p" env GOOS="${p%/*}" GOARCH="${p#*/}" "$GO" vet -tags nosqlite,ci "${packages[@]}"
 done
 

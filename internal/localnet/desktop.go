@@ -2,12 +2,16 @@ package localnet
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"neuron/engine/localapi"
 	"neuron/engine/policy"
+	"neuron/engine/protocol"
+	"neuron/internal/desktop/instance"
 )
 
 // StartDesktop starts a desktop engine in a data folder called name and brings
@@ -58,9 +62,38 @@ func (n *Net) StartWindow(of *Proc) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	p.asked = true
-	p.mu.Unlock()
+	p.MayEnd()
 	n.keep(p)
 	return p, nil
+}
+
+// MayEnd says that the process may end at any time: Died does not tell.
+func (p *Proc) MayEnd() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = true
+}
+
+// trayTime bounds the wait for a tray to end with what belongs to it.
+const trayTime = 20 * time.Second
+
+// EndTray ends the tray that a window has started, and with it the window and
+// the engine of the data folder, whoever has started them by now.
+func EndTray(ctx context.Context, data string) error {
+	ctx, cancel := context.WithTimeout(ctx, trayTime)
+	defer cancel()
+	if err := instance.Send(ctx, data, instance.Tray, instance.Quit); err != nil {
+		if errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {
+			return nil // none runs
+		}
+		return err
+	}
+	for instance.Running(data, instance.Tray) {
+		select {
+		case <-ctx.Done():
+			return errors.New("the tray takes long to quit; it ends by itself")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
 }

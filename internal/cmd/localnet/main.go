@@ -153,10 +153,11 @@ func run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		fmt.Println("\nStopping.")
-		return w.net.Stop()
 	case p := <-w.net.Died():
-		return errors.Join(errors.New(p.Describe()), w.net.Stop())
+		err = errors.New(p.Describe())
 	}
+	// The window has started a tray, which is no part of the network.
+	return errors.Join(err, localnet.EndTray(context.WithoutCancel(ctx), desktop.Data), w.net.Stop())
 }
 
 // startDesktop adds a person's computer, which shares nothing until its user says
@@ -168,7 +169,11 @@ func (w *network) startDesktop(ctx context.Context) (*localnet.Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, localnet.WaitAccess(ctx, p, routeWait)
+	if err := localnet.WaitAccess(ctx, p, routeWait); err != nil {
+		return nil, err
+	}
+	p.MayEnd() // its user may quit it, and its tray bring it back
+	return p, nil
 }
 
 // openWindow shows the desktop's window, or says how.

@@ -91,7 +91,7 @@ func (p *Programs) Engine(ctx context.Context) error {
 	if answers(p.Data) {
 		return nil
 	}
-	child, err := p.start(EngineName, "engine.out", "desktop", "--data", p.Data)
+	child, err := p.start(EngineName, "engine.out", "desktop")
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (p *Programs) Window(ctx context.Context) error {
 		return nil
 	}
 	// A window that hangs answers to nobody; a second launch of it says so.
-	_, err := p.start(WindowName, "window.out", "--data", p.Data)
+	_, err := p.start(WindowName, "window.out")
 	return err
 }
 
@@ -151,7 +151,7 @@ func (p *Programs) Tray() error {
 	if instance.Running(p.Data, instance.Tray) {
 		return nil
 	}
-	_, err := p.start(TrayName, "tray.out", "--hidden", "--data", p.Data)
+	_, err := p.start(TrayName, "tray.out", "--hidden")
 	return err
 }
 
@@ -222,8 +222,12 @@ type child struct {
 	state *os.ProcessState
 }
 
-// start starts a program that outlives this one.
+// start starts a program with the data folder; it outlives this one.
 func (p *Programs) start(name, output string, args ...string) (*child, error) {
+	data, err := filepath.Abs(p.Data) // it runs in another folder than this one
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "the data folder: %w", err)
+	}
 	lookUp := p.Find
 	if lookUp == nil {
 		lookUp = Find
@@ -241,7 +245,7 @@ func (p *Programs) start(name, output string, args ...string) (*child, error) {
 	if info, err := out.Stat(); err == nil {
 		c.from = info.Size()
 	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(path, append(args, "--data", data)...)
 	cmd.Dir = filepath.Dir(path) // no folder of the user's is kept busy
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = alone()

@@ -126,6 +126,23 @@ func TestEngineStartsAndStops(t *testing.T) {
 	}
 }
 
+// TestRelativeDataFolder: a program runs in another folder than its starter, and
+// took a relative data folder for one below that: a second engine and a second
+// window came up.
+func TestRelativeDataFolder(t *testing.T) {
+	p := programs(t, "engine")
+	t.Chdir(filepath.Dir(p.Data))
+	p.Data = filepath.Base(p.Data)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := p.Engine(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.StopEngine(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // sessionOf reads a process's session, the sixth field of its stat file.
 func sessionOf(t *testing.T, pid int) int {
 	t.Helper()
