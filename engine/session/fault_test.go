@@ -119,6 +119,11 @@ func TestFaults(t *testing.T) {
 		{"middle lost", onFrame(3, at(1, D, 301, sessiontest.FaultLost)), protocol.CodeHopLost, protocol.PhaseDecode, 1, false},
 		{"tail lost", onFrame(2, at(1, P, 128, sessiontest.FaultLost)), protocol.CodeHopLost, protocol.PhasePrefill, 1, false},
 
+		// Either end was believed when it said that the driver had left.
+		{"the tail's connection cut", onFrame(2, at(1, D, 301, sessiontest.FaultCut)), protocol.CodeHopLost, protocol.PhaseDecode, 1, true},
+		{"the head's connection cut", onFrame(2, at(0, D, 301, sessiontest.FaultCut)), protocol.CodeHopLost, protocol.PhaseDecode, 0, true},
+		{"the tail's connection cut in prefill", onFrame(3, at(2, P, 64, sessiontest.FaultCut)), protocol.CodeHopLost, protocol.PhasePrefill, 2, true},
+
 		{"token at a wrong position", token(func(f *protocol.Frame) { f.Pos++ }), protocol.CodeFrameOrder, protocol.PhaseDecode, 1, false},
 		{"token of another epoch", token(func(f *protocol.Frame) { f.Epoch++ }), protocol.CodeFrameOrder, protocol.PhaseDecode, 1, false},
 		{"several tokens", token(func(f *protocol.Frame) { f.Flags |= protocol.FlagMore }), protocol.CodeFrameOrder, protocol.PhaseDecode, 1, false},

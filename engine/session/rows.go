@@ -150,7 +150,7 @@ func (d *driver) send(f *protocol.Frame) *protocol.Error {
 		if ctx.Err() != nil {
 			return d.blame(frozen(0, allowed))
 		}
-		return d.broken(err, d.stream.Frames(), 0)
+		return d.broken(err, 0, d.tokens, len(d.hops)-1)
 	}
 	if d.sent = f.Pos + f.Rows; f.Kind == protocol.KindTruncate {
 		return nil
@@ -178,7 +178,7 @@ func (d *driver) next() (*protocol.Token, *protocol.Error) {
 			return nil, d.blame(frozen(d.stuck(), allowed))
 		case f, ok := <-d.stream.Frames():
 			if !ok {
-				return nil, d.broken(d.stream.Err(), d.tokens.Frames(), 0)
+				return nil, d.broken(d.stream.Err(), 0, d.tokens, tail)
 			}
 			switch f.Kind {
 			case protocol.KindPing:
@@ -186,12 +186,12 @@ func (d *driver) next() (*protocol.Token, *protocol.Error) {
 			case protocol.KindAck:
 				return nil, d.ack(f, &d.headWait, 0)
 			case protocol.KindError:
-				return nil, f.Err().AtHop(0)
+				return nil, d.told(f.Err(), 0, d.tokens, tail)
 			}
 			return nil, unexpected(f, 0)
 		case f, ok := <-d.tokens.Frames():
 			if !ok {
-				return nil, d.broken(d.tokens.Err(), d.stream.Frames(), tail)
+				return nil, d.broken(d.tokens.Err(), tail, d.stream, 0)
 			}
 			switch f.Kind {
 			case protocol.KindPing:
@@ -199,7 +199,7 @@ func (d *driver) next() (*protocol.Token, *protocol.Error) {
 			case protocol.KindAck:
 				return nil, d.ack(f, &d.tailWait, tail)
 			case protocol.KindError:
-				return nil, f.Err().AtHop(tail)
+				return nil, d.told(f.Err(), tail, d.stream, 0)
 			case protocol.KindToken:
 				return d.token(f, tail)
 			}
@@ -284,32 +284,51 @@ func (d *driver) token(f *protocol.Frame, tail int) (*protocol.Token, *protocol.
 // when a stream breaks: the neighbours of the broken hop report it by name.
 const settle = 250 * time.Millisecond
 
-// broken explains the end of a stream to hop. other is where an error frame
-// that names a hop may arrive.
-func (d *driver) broken(err error, other <-chan *protocol.Frame, hop int) *protocol.Error {
+// incoming is what either stream of a route brings.
+type incoming interface {
+	Frames() <-chan *protocol.Frame
+	Err() error
+}
+
+// told takes an error that hop sent. Nobody but the driver cancels, and it has
+// not: one end of the route lost the driver, and the other one heard of it.
+func (d *driver) told(e *protocol.Error, hop int, other incoming, otherHop int) *protocol.Error {
+	if e.Code == protocol.CodeCancelled {
+		return d.broken(e, hop, other, otherHop)
+	}
+	return e.AtHop(hop)
+}
+
+// broken explains why hop sends nothing more. On the other stream an error that
+// names a hop may arrive, or it broke as well: if hop was only told that the
+// session is over, the fault is there.
+func (d *driver) broken(err error, hop int, other incoming, otherHop int) *protocol.Error {
 	var e *protocol.Error
-	if errors.As(err, &e) && e.Code != protocol.CodeInternal && e.Code != protocol.CodeCancelled {
-		if e.Hop != nil && *e.Hop == hop {
-			return d.blame(e)
-		}
-		if e.Hop != nil {
-			return e
-		}
-	} else {
-		e = nil
+	only := false
+	switch coded := errors.As(err, &e); {
+	case !coded:
+	case e.Code == protocol.CodeInternal || e.Code == protocol.CodeCancelled:
+		e, only = nil, e.Code == protocol.CodeCancelled
+	case e.Hop != nil && *e.Hop == hop:
+		return d.blame(e)
+	case e.Hop != nil:
+		return e
 	}
 	timer := time.NewTimer(settle)
 	defer timer.Stop()
-	for other != nil {
+	for more := true; more; {
 		select {
 		case <-d.g.ctx.Done():
 			return stopReason(d.g.ctx)
 		case <-timer.C:
-			other = nil
-		case f, ok := <-other:
-			if !ok {
-				other = nil
-			} else if f.Kind == protocol.KindError && f.Err().Hop != nil {
+			more = false
+		case f, ok := <-other.Frames():
+			switch {
+			case !ok && only:
+				return d.lostAt(other.Err(), otherHop)
+			case !ok:
+				more = false
+			case f.Kind == protocol.KindError && f.Err().Hop != nil:
 				return f.Err()
 			}
 		}
@@ -317,6 +336,11 @@ func (d *driver) broken(err error, other <-chan *protocol.Frame, hop int) *proto
 	if e != nil {
 		return d.blame(e.AtHop(hop))
 	}
+	return d.lostAt(err, hop)
+}
+
+// lostAt blames a hop for a stream that ended without a reason of its own.
+func (d *driver) lostAt(err error, hop int) *protocol.Error {
 	if err == nil {
 		return d.blame(protocol.Errorf(protocol.CodeHopLost, "the stream ended before the answer").AtHop(hop))
 	}

@@ -112,6 +112,13 @@ func (n *network) sessionMemory(ctx context.Context, cells int) ([]grownBy, erro
 	}
 	s := n.background(ctx, wideName, widePrompt, cells-widePrompt)
 	err := n.waitSessions(ctx, func(s protocol.SessionState) bool { return s.Counters.DecodeRows > 0 && s.Cells == cells })
+	if err == nil {
+		// A stage tells what it holds with its next ping.
+		err = n.waitNodes(ctx, "status with a session's memory", func(c *localapi.Client) (bool, error) {
+			s, err := c.Status(ctx)
+			return err == nil && s.Memory.KVInUse > 0 && s.Memory.Compute > 0, err
+		})
+	}
 	for i, x := range n.nodes {
 		if err != nil {
 			break

@@ -26,6 +26,7 @@ const (
 	FaultFreeze Fault = 1 // the hop stops for ever and says nothing
 	FaultError  Fault = 2 // the stage fails: an error frame on both streams
 	FaultLost   Fault = 3 // the hop's process is gone: streams break, calls fail
+	FaultCut    Fault = 4 // the driver's connection to this end breaks; the other end hears that the driver left
 )
 
 // Script is what a Network does. It is fixed before the first session.

@@ -275,6 +275,18 @@ func (r *route) hop(i int) {
 				r.head.put(protocol.ErrorFrame(0, 0, e))
 				r.stop()
 				return
+			case FaultCut:
+				broken := errors.New("connection reset")
+				left := protocol.ErrorFrame(0, 0, protocol.Errorf(protocol.CodeCancelled, "the driver left"))
+				if last {
+					r.head.put(left)
+					r.tail.close(broken)
+				} else {
+					r.tail.put(left)
+					r.head.close(broken)
+				}
+				r.cancel()
+				return
 			case FaultLost:
 				r.n.Look(func() { r.n.dead[i] = true })
 				broken := errors.New("connection reset")
