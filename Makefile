@@ -17,7 +17,9 @@ SOAK ?= 5m
 TESTFLAGS ?=
 BENCHFLAGS ?=
 LOADFLAGS ?=
+FAMILYFLAGS ?=
 CROSS ?=
+PACKAGES ?=
 
 # Every goal but these needs the tools. The file names the Go command to use; a
 # rule below makes it, and make starts over with it.
@@ -31,7 +33,7 @@ GO ?= go
 # static checks then share what was compiled.
 export GOFLAGS := -tags=nosqlite -trimpath
 
-PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance neuron-bench neuron-soak neuron-load
+PROGRAMS := neuron-engine neuron-tracker neuron-localnet neuron-acceptance neuron-bench neuron-soak neuron-load neuron-families
 # The window needs a C compiler and OpenGL's headers, which setup.sh looks for;
 # everything else works without it.
 PROGRAMS += neuron-tray $(if $(WINDOW),neuron)
@@ -49,6 +51,7 @@ PACKAGE_neuron-acceptance := ./internal/cmd/acceptance
 PACKAGE_neuron-soak := ./internal/cmd/soak
 PACKAGE_neuron-load := ./internal/cmd/load
 PACKAGE_neuron-bench := ./internal/cmd/bench
+PACKAGE_neuron-families := ./internal/cmd/families
 
 # What a program can be made of, embedded files included; app and tray are parts
 # of their own programs alone.
@@ -89,10 +92,19 @@ $(BUILD)/version: force
 	@mkdir -p $(BUILD); v=$$(scripts/version.sh); \
 	[ "$$v" = "$$(cat $@ 2>/dev/null || true)" ] || printf '%s\n' "$$v" > $@
 
-$(BINARIES): bin/%: go.mod go.sum $(BUILD)/version $$(SOURCES) $$(SOURCES_$$*)
+# What a release adds: the public keys that sign its list of releases, and where
+# the list is (docs/protocol/updates.md). Without a key a build looks for none.
+NEURON_RELEASE_KEYS ?=
+NEURON_UPDATE_FEED ?=
+export NEURON_RELEASE_KEYS NEURON_UPDATE_FEED
+RELEASE_STAMP = $(if $(NEURON_RELEASE_KEYS), -X neuron/engine/update.stampedKeys=$(NEURON_RELEASE_KEYS) -X neuron/engine/update.stampedFeed=$(NEURON_UPDATE_FEED))
+$(BUILD)/release: force
+	@mkdir -p $(BUILD); [ "$(RELEASE_STAMP)" = "$$(cat $@ 2>/dev/null || true)" ] && [ -e $@ ] || printf '%s\n' "$(RELEASE_STAMP)" > $@
+
+$(BINARIES): bin/%: go.mod go.sum $(BUILD)/version $(BUILD)/release $$(SOURCES) $$(SOURCES_$$*)
 	@echo "build $@"
 	@$(or $(BUILD_$*),CGO_ENABLED=0) $(GO) build $(FLAGS_$*) -buildvcs=false \
-		-ldflags "-s -w -X neuron/internal/version.stamp=$$(cat $(BUILD)/version)" -o $@ $(PACKAGE_$*)
+		-ldflags "-s -w -X neuron/internal/version.stamp=$$(cat $(BUILD)/version)$(RELEASE_STAMP)" -o $@ $(PACKAGE_$*)
 	@touch $@
 
 # The window's main package has no tests of its own: app/e2e drives the program
@@ -108,6 +120,7 @@ test: native build ## Vet and test everything, with the race detector
 acceptance: native build ## Run the acceptance criteria, one line each
 	@scripts/setup.sh need strace
 	@scripts/setup.sh need python3
+	@scripts/setup.sh install python3-torch libopenblas0-pthread || echo "SKIPPED: AC-05 needs PyTorch"
 	@bin/neuron-acceptance
 
 .PHONY: soak
@@ -118,6 +131,15 @@ soak: native build ## Random requests and blows for SOAK (5m; 30s for a quick lo
 load: build ## Put 5,000 nodes, route requests and receipts on a tracker (3 minutes)
 	@bin/neuron-load $(LOADFLAGS)
 
+.PHONY: families
+families: native bin/neuron-families ## Cut every family at every layer, into docs/models/families.md (15 minutes)
+	@bin/neuron-families $(FAMILYFLAGS)
+
+.PHONY: families-vulkan
+families-vulkan: native bin/neuron-families ## The same for some families on Vulkan, also in software
+	@sh llama/native/install.sh linux-x64-vulkan
+	@bin/neuron-families -vulkan -jobs 2 -limit 20m $(FAMILYFLAGS)
+
 .PHONY: cross
 cross: ## Build for every platform, vet for Windows and macOS (CROSS=quick: three of them)
 	@GO=$(GO) scripts/cross.sh $(CROSS)
@@ -126,12 +148,37 @@ cross: ## Build for every platform, vet for Windows and macOS (CROSS=quick: thre
 wine: native build ## Try the Windows programs under Wine, where it is installed
 	@GO=$(GO) scripts/wine.sh
 
+# Everything that can be packaged on this machine, see scripts/package.sh.
+.PHONY: package
+package: native build $(BUILD)/tools/nfpm ## Make installers and packages into dist/
+	@scripts/setup.sh install makeself || echo "NOT BUILT: the .run (makeself is missing)"
+	@GO=$(GO) scripts/package.sh
+
+.PHONY: package-test
+package-test: ## Install, run, upgrade and remove what is in dist/ (PACKAGES="deb run" for some)
+	@test -e dist/SHA256SUMS || { echo "dist/ is empty: make package"; exit 1; }
+	@GO=$(GO) scripts/package-test.sh $(PACKAGES)
+
+.PHONY: licences
+licences: native build ## Collect the licences and parts of all programs into build/package/licences
+	@GO=$(GO) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 0) scripts/licences.sh
+
+.PHONY: reproducible
+reproducible: build ## Build the programs without cgo once more elsewhere and compare the bytes
+	@GO=$(GO) scripts/reproducible.sh
+
 .PHONY: lint
 lint: $(BUILD)/tools/golangci-lint $(BUILD)/tools/govulncheck ## Run the static checks
 	@GO=$(GO) scripts/lint.sh
 
 $(BUILD)/tools/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(BUILD)/tools/govulncheck: PACKAGE := golang.org/x/vuln/cmd/govulncheck
+# In a module of its own: its requirements would lift those of the checks.
+$(BUILD)/tools/nfpm: tools/nfpm/go.mod tools/nfpm/go.sum
+	@echo "build $@ (once)"
+	@mkdir -p $(@D)
+	@cd tools/nfpm && $(GO) build -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
+	@touch $@
 $(BUILD)/tools/%: tools/go.mod tools/go.sum
 	@echo "build $@ (once, this takes a few minutes)"
 	@mkdir -p $(@D)
@@ -162,4 +209,4 @@ cover: native ## Test coverage, in total and as build/cover.html
 
 .PHONY: clean
 clean: ## Remove what was built (native libraries and tools too)
-	rm -rf bin $(BUILD)
+	rm -rf bin dist $(BUILD)

@@ -185,10 +185,11 @@ func TestWhereFyneIs(t *testing.T) {
 func TestOneUserOfTheBinding(t *testing.T) {
 	t.Parallel()
 	allowed := []string{
-		"neuron/llama",               // its own parts
-		"neuron/engine/stage/worker", // the stage process
-		"neuron/internal/acceptance", // the reference to compare with
-		"neuron/internal/bench",      // the baseline to compare with
+		"neuron/llama",                 // its own parts
+		"neuron/engine/stage/worker",   // the stage process
+		"neuron/internal/acceptance",   // the reference to compare with
+		"neuron/internal/bench",        // the baseline to compare with
+		"neuron/internal/cmd/families", // each model in a process of its own
 	}
 	for _, line := range goList(t, true, "-e", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
 		f := strings.Fields(line)

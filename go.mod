@@ -128,7 +128,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.45.0 // indirect
 	golang.org/x/crypto v0.57.0
 	golang.org/x/exp v0.0.0-20251113190631-e25ba8c21ef6 // indirect
-	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/net v0.60.0
 	golang.org/x/text v0.44.0
 	lukechampine.com/blake3 v1.1.6 // indirect
 	zombiezen.com/go/sqlite v0.13.1 // indirect

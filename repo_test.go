@@ -10,7 +10,7 @@ import (
 )
 
 // skippedDirs hold nothing of ours: build output, other people's modules.
-var skippedDirs = []string{".git", "build", "bin", "node_modules"}
+var skippedDirs = []string{".git", "build", "bin", "dist", "node_modules"}
 
 // repoFiles lists all files of the repository, with slashes, sorted.
 func repoFiles(t *testing.T) []string {

@@ -22,6 +22,7 @@ import (
 	"neuron/internal/desktop/folders"
 	"neuron/internal/desktop/instance"
 	"neuron/internal/desktop/launch"
+	"neuron/internal/desktop/opening"
 	"neuron/internal/desktop/prefs"
 	"neuron/internal/logging"
 	"neuron/internal/version"
@@ -33,12 +34,17 @@ func main() { os.Exit(mainStatus(os.Args[1:], os.Stderr)) }
 type options struct {
 	data   string
 	page   string // to open first, "" for the last one
+	target string // a model's file or an invitation to open, "" for none
 	hidden bool   // start engine and tray, and show no window
 }
 
 func parse(args []string, out io.Writer) (o options, version bool, err error) {
 	fs := flag.NewFlagSet("neuron", flag.ContinueOnError)
 	fs.SetOutput(out)
+	fs.Usage = func() {
+		fmt.Fprintln(out, "Usage: neuron [FLAGS] [FILE.gguf | neuron://join?tracker=ADDRESS]")
+		fs.PrintDefaults()
+	}
 	fs.StringVar(&o.data, "data", folders.DefaultData(), "the data `folder`")
 	fs.StringVar(&o.page, "page", "", "the `name` of the page to open: share, models, chat, earnings, network, settings or diagnostics")
 	fs.BoolVar(&o.hidden, "hidden", false, "start the engine and the tray, and show no window")
@@ -46,8 +52,22 @@ func parse(args []string, out io.Writer) (o options, version bool, err error) {
 	if err := fs.Parse(args); err != nil {
 		return o, false, err
 	}
-	if fs.NArg() > 0 {
-		fmt.Fprintf(out, "neuron: unexpected argument %q\n", fs.Arg(0))
+	if fs.NArg() > 1 {
+		fmt.Fprintf(out, "neuron: unexpected argument %q\n", fs.Arg(1))
+		return o, false, errors.New("usage")
+	}
+	if o.target = fs.Arg(0); o.target == "" {
+		return o, version, nil
+	}
+	dir, err := os.Getwd()
+	if err == nil {
+		var t opening.Target
+		if t, err = opening.Parse(o.target, dir); err == nil && t.Model != "" {
+			o.target, o.page = t.Model, "models" // another process has another folder
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(out, "neuron:", err)
 		return o, false, errors.New("usage")
 	}
 	return o, version, nil
@@ -113,10 +133,14 @@ func only(ctx context.Context, o options, log *logging.Log, programs *launch.Pro
 	}
 	mine, err := instance.Take(o.data, instance.Window)
 	if protocol.AsError(err) != nil && protocol.AsError(err).Code == protocol.CodeAlreadyRunning {
-		if o.page != "" {
+		if o.page != "" && o.target == "" {
 			log.For("window").Info("the window is open already and stays at its page")
 		}
-		return instance.Send(ctx, o.data, instance.Window, instance.Show)
+		word := instance.Show
+		if o.target != "" {
+			word = instance.Open(o.target)
+		}
+		return instance.Send(ctx, o.data, instance.Window, word)
 	}
 	if err != nil {
 		return err
@@ -125,7 +149,7 @@ func only(ctx context.Context, o options, log *logging.Log, programs *launch.Pro
 	if err := haveDisplay(); err != nil {
 		return err
 	}
-	w := &window{data: o.data, page: o.page, store: store, programs: programs, log: log, start: start}
+	w := &window{data: o.data, page: o.page, target: o.target, store: store, programs: programs, log: log, start: start}
 	again, err := w.run(ctx, mine.Heard())
 	if err != nil || !again {
 		return err

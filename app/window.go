@@ -12,6 +12,7 @@ import (
 	"fyne.io/fyne/v2"
 	"fyne.io/fyne/v2/app"
 
+	"neuron/app/ui/opening"
 	"neuron/app/ui/page"
 	"neuron/app/ui/shell"
 	"neuron/app/ui/theme"
@@ -33,14 +34,16 @@ const (
 type window struct {
 	data     string
 	page     string
+	target   string // to open first, "" for nothing
 	store    *prefs.Store
 	programs *launch.Programs
 	log      *logging.Log
 	start    time.Time
 
-	app   fyne.App
-	win   fyne.Window
-	shell *shell.Shell
+	app    fyne.App
+	win    fyne.Window
+	shell  *shell.Shell
+	opener *opening.Opener
 
 	again bool // of the UI goroutine: a new window is to follow
 	ended bool // of the UI goroutine
@@ -91,6 +94,8 @@ func (w *window) run(ctx context.Context, heard <-chan string) (again bool, err 
 		Env: env, Pages: pages(env), Wizard: questions(env), First: first,
 		Leave: w.end, Quit: func() { w.quit(logger) }, Logger: logger,
 	})
+	w.opener = opening.New(env)
+	defer w.opener.Close()
 	w.win.SetContent(w.shell.Content())
 	width, height := p.Width, p.Height
 	if width == 0 || height == 0 {
@@ -101,6 +106,9 @@ func (w *window) run(ctx context.Context, heard <-chan string) (again bool, err 
 	wg.Go(func() { w.follow(ctx, heard) })
 	w.app.Lifecycle().SetOnStarted(func() {
 		w.shell.Show()
+		if w.target != "" {
+			w.opener.Open(w.target)
+		}
 		// Two turns of the UI loop later a frame has been drawn.
 		fyne.Do(func() {
 			fyne.Do(func() { logger.Info("window shown", "after", time.Since(w.start).Round(time.Millisecond)) })
@@ -121,10 +129,13 @@ func (w *window) follow(ctx context.Context, heard <-chan string) {
 			fyne.Do(w.end)
 			return
 		case word := <-heard:
-			switch word {
-			case instance.Show:
+			target, _ := instance.Opened(word)
+			switch {
+			case target != "":
+				fyne.Do(func() { w.win.Show(); w.win.RequestFocus(); w.opener.Open(target) })
+			case word == instance.Show:
 				fyne.Do(func() { w.win.Show(); w.win.RequestFocus() })
-			case instance.Quit:
+			case word == instance.Quit:
 				fyne.Do(w.end)
 			}
 		case <-changed:

@@ -72,7 +72,7 @@ func parseSizes(lines []string) Buffers {
 			continue
 		}
 		switch {
-		case strings.HasSuffix(name, " KV"), strings.HasSuffix(name, " RS"):
+		case strings.HasSuffix(name, " KV"), strings.HasSuffix(name, " RS"), strings.HasSuffix(name, " state"):
 			b.KV += n
 		case strings.HasSuffix(name, " output"):
 			b.Output += n

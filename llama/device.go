@@ -55,6 +55,12 @@ var (
 	cDevType func(dev uintptr) int32
 	// ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device);
 	cDevReg func(dev uintptr) uintptr
+	// size_t ggml_backend_reg_count(void);
+	cRegCount func() uint64
+	// ggml_backend_reg_t ggml_backend_reg_get(size_t index);
+	cRegGet func(i uint64) uintptr
+	// const char * ggml_backend_reg_name(ggml_backend_reg_t reg);
+	cRegName func(reg uintptr) string
 	// void * ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char * name);
 	cRegProc func(reg uintptr, name string) uintptr
 )
@@ -67,6 +73,9 @@ var deviceBinds = []bind{
 	{libBase, "ggml_backend_dev_memory", &cDevMemory},
 	{libBase, "ggml_backend_dev_type", &cDevType},
 	{libBase, "ggml_backend_dev_backend_reg", &cDevReg},
+	{libGGML, "ggml_backend_reg_count", &cRegCount},
+	{libGGML, "ggml_backend_reg_get", &cRegGet},
+	{libBase, "ggml_backend_reg_name", &cRegName},
 	{libBase, "ggml_backend_reg_get_proc_address", &cRegProc},
 }
 
@@ -88,6 +97,21 @@ func devices() []Device {
 		d := Device{Name: cDevName(h), Description: cDevDescription(h), Kind: DeviceKind(cDevType(h)), handle: h}
 		cDevMemory(h, &d.MemFree, &d.MemTotal)
 		list = append(list, d)
+	}
+	return list
+}
+
+// Backends are the names of the parts of the library that were loaded, as in
+// "CPU" and "Vulkan", also of those that have found no device; nil before Load.
+func Backends() []string {
+	if !loaded() {
+		return nil
+	}
+	var list []string
+	for i := range cRegCount() {
+		if h := cRegGet(i); h != 0 {
+			list = append(list, cRegName(h))
+		}
 	}
 	return list
 }

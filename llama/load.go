@@ -54,7 +54,7 @@ func allBinds() []bind {
 	var all []bind
 	for _, group := range [][]bind{
 		loadBinds, logBinds, layoutBinds, tensorBinds, ggufBinds, ggufSetBinds, deviceBinds, modelBinds, vocabBinds, contextBinds,
-		memoryBinds, stateBinds, batchBinds, slotBinds, poolBinds, samplerBinds,
+		memoryBinds, stateBinds, batchBinds, slotBinds, poolBinds, samplerBinds, userBinds,
 	} {
 		all = append(all, group...)
 	}

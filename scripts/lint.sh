@@ -14,7 +14,7 @@ step() {
 }
 
 # ours lists our own files of a name pattern, NUL-separated.
-ours() { find . \( -name .git -o -name build -o -name bin -o -name node_modules \) -prune -o -type f "$@" -print0; }
+ours() { find . \( -name .git -o -name build -o -name bin -o -name dist -o -name node_modules \) -prune -o -type f "$@" -print0; }
 
 check_format() {
     local bad

@@ -77,6 +77,9 @@ have() {
         compgen -G '/usr/lib/*/dri/swrast_dri.so' >/dev/null || compgen -G '/usr/lib/*/libgallium*' >/dev/null ||
             compgen -G '/usr/lib*/dri/swrast_dri.so' >/dev/null
         ;;
+    # Of Debian's own Python; importing it takes seconds.
+    python3-torch) [ -e /usr/lib/python3/dist-packages/torch/__init__.py ] || python3 -c 'import torch, numpy' 2>/dev/null ;;
+    libopenblas0-pthread) compgen -G '/usr/lib/*/openblas-pthread/libblas.so*' >/dev/null ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
 }

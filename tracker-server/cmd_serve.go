@@ -23,6 +23,7 @@ func serve(flags *flag.FlagSet) runner {
 	o := server.Options{}
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:7700", "`HOST:PORT` for nodes, API and status page")
 	data := dataFlag(flags)
+	flags.StringVar(&o.Name, "name", "", "what the network is called in its members' windows; a `text` of at most 64 characters")
 	flags.String(configFlag, "", "`file` with settings; \"neuron-tracker config\" prints one")
 	flags.StringVar(&o.PublicURL, "public-url", "", "`URL` under which others reach this tracker; published torrents carry it")
 	flags.StringVar(&o.TLSCert, "tls-cert", "", "PEM `file` with the certificate")

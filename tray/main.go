@@ -48,12 +48,14 @@ func main() {
 }
 
 // run is the program; find finds its sisters. The status is 2 for a wrong
-// command line, else 1 when the tray cannot run.
+// command line, else 1 when the tray cannot run. With --quit it is that of quit.
 func run(ctx context.Context, args []string, stderr io.Writer, find func(string) (string, error)) int {
 	set := flag.NewFlagSet("neuron-tray", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	data := set.String("data", folders.DefaultData(), "data `folder`, which names the engine")
 	hidden := set.Bool("hidden", false, "show the icon alone, as at login")
+	end := set.Bool("quit", false, "end window, engine and tray in order, and return when they have")
+	anew := set.Bool("restart", false, "have the tray that runs start anew with the engine, as after an upgrade; without one, do nothing")
 	showVersion := set.Bool("version", false, "print the version")
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -64,6 +66,12 @@ func run(ctx context.Context, args []string, stderr io.Writer, find func(string)
 	if *showVersion {
 		fmt.Fprintln(stderr, "neuron-tray version", version.Get())
 		return 0
+	}
+	if *end {
+		return quit(ctx, *data, stderr, quitTime)
+	}
+	if *anew {
+		return restart(ctx, *data, stderr)
 	}
 	if err := tray(ctx, *data, *hidden, find); err != nil {
 		fmt.Fprintln(stderr, "neuron-tray:", err)
@@ -101,7 +109,11 @@ func tray(ctx context.Context, data string, hidden bool, find func(string) (stri
 		Heard: self.Heard(), Opened: icon.Opened(), Hidden: hidden, Logger: log,
 	})
 	show(ctx, log, engine, a)
-	return nil
+	if !a.Again() {
+		return nil
+	}
+	self.Close()
+	return programs.Tray()
 }
 
 // takeOver makes this process the tray of the data folder. Without an error and

@@ -130,6 +130,11 @@ func (d *desk) ask(question string, nodes []*localnet.Node) {
 	until(d.ctx, d.t, "the window shows the answer", func() bool { return differs(typed, d.look()) > 5000 })
 	d.settle()
 	d.picture("e2e-chat-2-answer")
+	// What the window shows of it can be copied, and is the answer.
+	until(d.ctx, d.t, "the answer is on the clipboard", func() bool {
+		d.press(d.keys['c'].code, keyCtrl, keyShift)
+		return d.clipboard() == s.answer.Text
+	})
 	if s.question.Text != question || s.draft != "" || s.question.ID != s.answer.Parent {
 		d.t.Errorf("asked %q, with the draft %q left", s.question.Text, s.draft)
 	}

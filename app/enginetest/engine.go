@@ -15,6 +15,10 @@ import (
 	"neuron/engine/protocol"
 )
 
+// Now is when everything that an engine tells has happened, and what the clocks of
+// its pages say: what they show does not depend on the hour of the test.
+var Now = time.Date(2026, time.November, 30, 15, 4, 0, 0, time.Local)
+
 // Engine is the made-up engine of a data folder.
 type Engine struct {
 	Data string
@@ -30,7 +34,7 @@ func Start(t testing.TB) *Engine {
 	e := &Engine{Data: t.TempDir()}
 	e.state = State{
 		Status: localapi.Status{
-			Version: "0.1.0", Llama: "0.4.0", Role: "desktop", PID: 4711, Started: time.Now().Add(-90 * time.Minute), Sharing: true,
+			Version: "0.1.0", Llama: "0.4.0", Role: "desktop", PID: 4711, Started: Now.Add(-90 * time.Minute), Sharing: true,
 			Node: "n4k2vq6m7yb3jw5xh2fd", Tracker: localapi.Tracker{URL: "https://neuron.example", Connected: true, State: "connected"},
 			Policy: &localapi.Sharing{State: protocol.SharingOn, Text: protocol.SharingReason("").Sentence()}, Work: &localapi.Work{},
 			Memory: localapi.Memory{Total: 16 << 30, Engine: 3 << 29, DiskFree: 214e9}, StagePIDs: []int{4720}, Gateway: "http://127.0.0.1:8555/v1",
@@ -52,7 +56,7 @@ func Start(t testing.TB) *Engine {
 // Up starts the local API again after Down.
 func (e *Engine) Up(t testing.TB) {
 	t.Helper()
-	srv, err := localapi.Start(localapi.Options{Dir: e.Data, Source: source{e}, Owner: desk{e}, Desktop: desktop{e}, EventEvery: 20 * time.Millisecond})
+	srv, err := localapi.Start(localapi.Options{Dir: e.Data, Source: source{e}, Owner: desk{e}, Desktop: desktop{e}, Updates: updates{e}, EventEvery: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,8 @@ type State struct {
 	// Pauses and Holds are those that were ordered.
 	Pauses []localapi.PauseOrder
 	Holds  []localapi.Hold
+	// Update is what is known of newer versions.
+	Update localapi.Update
 }
 
 type source struct{ e *Engine }

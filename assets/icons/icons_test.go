@@ -172,3 +172,33 @@ func TestICO(t *testing.T) {
 		}
 	}
 }
+
+// What macOS reads: every picture has the size that its type says, and the
+// lengths add up.
+func TestIconForMacOS(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("app.icns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b[:4]) != "icns" || int(binary.BigEndian.Uint32(b[4:])) != len(b) {
+		t.Fatalf("the header is % x of %d bytes", b[:8], len(b))
+	}
+	sizes := map[string]int{"ic11": 32, "ic12": 64, "ic07": 128, "ic13": 256, "ic08": 256, "ic14": 512, "ic09": 512, "ic10": 1024}
+	for rest := b[8:]; len(rest) > 0; {
+		n := int(binary.BigEndian.Uint32(rest[4:]))
+		if n < 8 || n > len(rest) {
+			t.Fatalf("a picture of %d bytes, and %d are left", n, len(rest))
+		}
+		name := string(rest[:4])
+		cfg, err := png.DecodeConfig(bytes.NewReader(rest[8:n]))
+		if err != nil || sizes[name] == 0 || cfg.Width != sizes[name] || cfg.Height != sizes[name] {
+			t.Errorf("%s: %+v, %v", name, cfg, err)
+		}
+		delete(sizes, name)
+		rest = rest[n:]
+	}
+	if len(sizes) > 0 {
+		t.Errorf("missing: %v", sizes)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"unicode"
 
 	"neuron/engine/protocol"
+	"neuron/internal/proxy"
 	"neuron/internal/signed"
 )
 
@@ -55,7 +56,7 @@ const (
 // New connects to nothing.
 func New(o Options) *Client {
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: requestTime,
+		Proxy: proxy.For, TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: requestTime,
 		MaxIdleConns: 2, IdleConnTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
 	return &Client{o: o, signers: make(map[string]*signed.Client), http: &http.Client{

@@ -58,6 +58,9 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", path, err)
 	}
+	if err := guard(path, desc); err != nil {
+		return nil, err
+	}
 	s := &Source{Path: path, Name: nameOf(path), Model: desc, layerWeight: map[int]int64{}}
 	if cacheDir != "" {
 		s.recordPath = filepath.Join(cacheDir, wholeRecord)

@@ -258,9 +258,10 @@ func TestShard(t *testing.T) {
 	}
 	want := protocol.Capability{
 		Model: s.ID, Name: "my-model", Architecture: "qwen2", Layers: 4, Loaded: protocol.Range{Last: 4}, Head: true, Tail: true,
-		Exits: []int{1, 2, 3, 4}, Cuts: []int{1, 2, 3}, Width: 64, DTypes: []string{"f32"}, Sidebands: []string{},
+		Exits: []int{1, 2, 3, 4}, Cuts: []int{1, 2, 3}, Width: 64, DTypes: []string{"f32", "f16"}, Sidebands: []string{},
 		KVBytesPerCell: 4 * 64 * 2, KVLayerBytes: []int64{128, 128, 128, 128}, KVType: "f16",
-		MaxContext: s.Context(), ChunkRows: 256,
+		MaxContext: s.Context(), ChunkRows: 256, Vocab: 300,
+		Memory: protocol.Memory{{Kind: protocol.MemoryFull, Layers: 4, CellBytes: 4 * 64 * 2}},
 	}
 	if d := cmp.Diff(want, whole.Capability(256)); d != "" {
 		t.Error(d)
@@ -283,6 +284,7 @@ func TestShard(t *testing.T) {
 	}
 	want.Loaded, want.Head, want.Tail = protocol.Range{First: 1, Last: 3}, false, false
 	want.Exits, want.KVBytesPerCell, want.KVLayerBytes = []int{2, 3}, 2*64*2, []int64{128, 128}
+	want.Memory = protocol.Memory{{Kind: protocol.MemoryFull, Layers: 2, CellBytes: 2 * 64 * 2}}
 	if d := cmp.Diff(want, part.Capability(256)); d != "" {
 		t.Error(d)
 	}
@@ -354,16 +356,16 @@ func foreign(t testing.TB) string {
 	defer src.Close()
 	kvs := slices.Clone(src.Meta().KVs)
 	for i, kv := range kvs {
-		kvs[i].Key = strings.Replace(kv.Key, "qwen2.", "orion.", 1)
+		kvs[i].Key = strings.Replace(kv.Key, "qwen2.", "gptj.", 1)
 		if kv.Key == gguf.ArchitectureKey {
-			kvs[i].Value = gguf.String("orion")
+			kvs[i].Value = gguf.String("gptj")
 		}
 	}
 	var infos []gguf.TensorInfo
 	for _, x := range src.Tensors() {
 		infos = append(infos, x.TensorInfo)
 	}
-	path := filepath.Join(t.TempDir(), "orion.gguf")
+	path := filepath.Join(t.TempDir(), "gptj.gguf")
 	err = gguf.WriteFile(path, kvs, infos, func(i int, w io.Writer) error {
 		_, err := w.Write(src.Data(src.Tensors()[i]))
 		return err

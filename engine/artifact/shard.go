@@ -147,18 +147,3 @@ func (s *Shard) Weight() int64 {
 	}
 	return n
 }
-
-// Capability is the static part of the shard's report; chunkRows is the most
-// rows of one call. A running stage completes it.
-func (s *Shard) Capability(chunkRows int) protocol.Capability {
-	m, first, last := s.Source.Model, s.Range.First, s.Range.Last
-	return protocol.Capability{
-		Model: s.Source.ID, Name: s.Source.Name, Architecture: m.Arch, Layers: m.Layers, Loaded: s.Range,
-		Head: first == 0, Tail: last == m.Layers,
-		Exits: m.Exits(first, last), Cuts: m.Cuts(), Width: m.Embd, WholeOnly: m.WholeOnly,
-		DTypes: []string{protocol.DTypeF32.String()}, Sidebands: []string{},
-		KVBytesPerCell: m.KVBytesPerCell(first, last, kvElem), KVLayerBytes: m.KVLayerBytes(first, last, kvElem), KVType: kvType,
-		KVWindowBytes: m.KVWindowBytes(first, last, kvElem), KVWindowCells: m.WindowCells(chunkRows),
-		MaxContext: s.Source.Context(), ChunkRows: chunkRows,
-	}
-}

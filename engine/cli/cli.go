@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"neuron/engine/cli/manifests"
 	"neuron/engine/protocol"
 	"neuron/internal/desktop/folders"
 	"neuron/internal/logging"
@@ -76,7 +77,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(desktopCommand(), runCommand(), seedCommand(), stopCommand(), gatewayCommand(), stageCommand(), swarmCommand(), statusCommand(), modelsCommand(),
-		sessionsCommand(), transfersCommand(), holdCommand(), shareCommand(), pauseCommand(), resumeCommand(), limitsCommand(), settingsCommand(), hardwareCommand(), networkCommand(), diagnosticsCommand(), planCommand(), chatCommand(), ownerCommand(), earningsCommand(), statementCommand(), keysCommand(), pricesCommand(), inspectCommand(), manifestCommand())
+		sessionsCommand(), transfersCommand(), holdCommand(), shareCommand(), pauseCommand(), resumeCommand(), limitsCommand(), settingsCommand(), hardwareCommand(), networkCommand(), diagnosticsCommand(), updateCommand(), planCommand(), chatCommand(), ownerCommand(), earningsCommand(), statementCommand(), keysCommand(), pricesCommand(), inspectCommand(), manifests.Command())
 	return root
 }
 

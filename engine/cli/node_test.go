@@ -53,7 +53,10 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestInspect(t *testing.T) {
-	golden(t, "inspect-guide.txt", in(t, "inspect", guide))
+	golden(t, "inspect-guide.txt", in(t, "models", "inspect", "--memory", "16", "--id", guide))
+	if out := in(t, "inspect", guide); strings.Contains(out, "\nid ") || !strings.Contains(out, "of memory could hold all of it") {
+		t.Errorf("inspected without an id:\n%s", out)
+	}
 	golden(t, "inspect-guide.json", in(t, "inspect", "--json", guide))
 
 	// A family that is not certified says that it is not cut.
@@ -67,7 +70,7 @@ func TestInspect(t *testing.T) {
 	if err := os.WriteFile(unknown, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := in(t, "inspect", unknown); !strings.Contains(out, "family     llamx\n") || !strings.Contains(out, "cuts       none: ") {
+	if out := in(t, "inspect", unknown); !strings.Contains(out, "family   llamx\n") || !strings.Contains(out, "cuts     none: ") {
 		t.Errorf("unknown family:\n%s", out)
 	}
 

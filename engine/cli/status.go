@@ -134,7 +134,7 @@ func transfersCommand() *cobra.Command {
 }
 
 func modelsCommand() *cobra.Command {
-	return local("models", "List the models that the engine of this computer holds",
+	c := local("models", "List the models that the engine of this computer holds",
 		func(ctx context.Context, c *localapi.Client) ([]localapi.Model, error) { return c.Models(ctx) },
 		func(out io.Writer, list []localapi.Model) error {
 			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -148,6 +148,8 @@ func modelsCommand() *cobra.Command {
 			}
 			return w.Flush()
 		})
+	c.AddCommand(inspectCommand())
+	return c
 }
 
 func sessionsCommand() *cobra.Command {

@@ -111,6 +111,9 @@ func (c *Client) setState(s State) {
 	if s.Status == StatusConnecting {
 		s.Error = c.state.Error // keep the last reason visible while trying
 	}
+	if s.Status != StatusConnected {
+		s.Network = c.state.Network
+	}
 	c.state = s
 	c.mu.Unlock()
 	if c.o.OnState != nil {

@@ -9,11 +9,12 @@ import (
 	"github.com/gorilla/websocket"
 
 	"neuron/engine/protocol"
+	"neuron/internal/proxy"
 )
 
 func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	d := websocket.Dialer{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: c.o.TLS,
+		Proxy: proxy.For, TLSClientConfig: c.o.TLS,
 		HandshakeTimeout: c.o.HandshakeTimeout, ReadBufferSize: 16 << 10, WriteBufferSize: 16 << 10,
 	}
 	dctx, cancel := context.WithTimeout(ctx, c.o.HandshakeTimeout)

@@ -131,7 +131,7 @@ func (c *Client) serve(ctx context.Context) (end ending) {
 	c.link = l
 	close(c.linked)
 	c.mu.Unlock()
-	c.setState(State{Status: StatusConnected, Epoch: welcome.Epoch})
+	c.setState(State{Status: StatusConnected, Epoch: welcome.Epoch, Network: cleanName(welcome.Network)})
 	c.o.Logger.Info("control channel connected", "epoch", welcome.Epoch)
 	if c.o.OnWelcome != nil {
 		c.o.OnWelcome(*welcome)

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"strings"
 	"time"
+	"unicode"
 
 	"neuron/engine/protocol"
 )
@@ -34,6 +36,23 @@ type State struct {
 	Epoch uint64
 	// Attempts counts failed attempts since the last connection.
 	Attempts int
+	// Network is the network's name as the tracker told it last, "" for none.
+	Network string
+}
+
+// maxNetworkName bounds the name of a network, in characters.
+const maxNetworkName = 64
+
+// cleanName makes the tracker's name for its network fit to be shown in a line.
+func cleanName(s string) string {
+	if len(s) > 8*maxNetworkName {
+		return ""
+	}
+	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, ""), func(r rune) bool { return !unicode.IsPrint(r) }), " ")
+	if r := []rune(s); len(r) > maxNetworkName {
+		s = string(r[:maxNetworkName])
+	}
+	return strings.TrimSpace(s)
 }
 
 // maxSentence bounds texts of the tracker that are shown to people.

@@ -92,7 +92,7 @@ func TestSettingsAreBroken(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, settings.File), []byte(`{"form":1,"share":tr`), 0o600))
 	r := begin(t, desktop.Options{Data: dir})
 	s := r.status(t)
-	if len(s.Health) == 0 || s.Health[0].Code != protocol.CodeDataFolder || s.Health[0].Remedy == "" || !strings.Contains(s.Health[0].Text, "settings.json.broken-") {
+	if len(s.Health) == 0 || s.Health[0].Code != protocol.CodeSettingsBroken || s.Health[0].Remedy == "" || !strings.Contains(s.Health[0].Text, "settings.json.broken-") {
 		t.Errorf("%+v", s.Health)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "settings.json.broken-*"))

@@ -9,5 +9,5 @@
 //
 // Layout of the data folder: settings.json, today.json, the owner key, the local
 // API's address and token, logs/; node/ and gateway/ are the folders of the two
-// programs; window/ belongs to the window.
+// programs, update/ has newer versions of Neuron; window/ belongs to the window.
 package desktop

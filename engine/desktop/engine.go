@@ -16,6 +16,7 @@ import (
 	"neuron/engine/policy"
 	"neuron/engine/program"
 	"neuron/engine/protocol"
+	"neuron/engine/update"
 	"neuron/engine/wallet"
 	"neuron/internal/filelock"
 	"neuron/internal/identity"
@@ -63,6 +64,9 @@ type Options struct {
 	// [nobody knows].
 	LogLost func() error
 	Now     func() time.Time // [time.Now]
+	// Updates says how newer versions are looked for; folder, settings and logger
+	// are the engine's own [as this build has it].
+	Updates update.Options
 	// UnloadAfter is how long sharing may be paused before the stage's memory is
 	// freed [5 min].
 	UnloadAfter time.Duration
@@ -70,6 +74,7 @@ type Options struct {
 
 // Names of folders below the data folder.
 const (
+	UpdateFolder  = "update"
 	NodeFolder    = "node"
 	GatewayFolder = "gateway"
 )
@@ -92,7 +97,8 @@ type Engine struct {
 	net      *network
 	hw       *hardware
 	pay      *pay
-	proxy    string        // that this process uses
+	updates  *update.Keeper
+	proxy    sync.Mutex    // held while a proxy is put into use
 	system   sync.Mutex    // held while the system is asked
 	poke     chan struct{} // the keeper is to look now
 	fresh    chan struct{} // there is another node to tell what to hold
@@ -163,11 +169,11 @@ func New(ctx context.Context, o Options) (_ *Engine, err error) {
 		// Node and gateway need it and will say so; the local API does not.
 		e.log.Error("The owner key cannot be used", "error", werr)
 	}
-	e.proxy = e.settings.Get().Proxy
-	useProxy(e.proxy)
+	e.useProxy()
 	e.net, e.hw, e.pay = newNetwork(e), newHardware(e), newPay(e)
+	e.updates = newUpdates(e)
 	e.api, err = localapi.Start(localapi.Options{
-		Dir: o.Data, Listen: o.APIListen, Source: (*source)(e), Owner: (*owners)(e), Desktop: (*table)(e),
+		Dir: o.Data, Listen: o.APIListen, Source: (*source)(e), Owner: (*owners)(e), Desktop: (*table)(e), Updates: e.updates,
 		Version: version.String(), Logger: o.Log("localapi"),
 	})
 	return e, err
@@ -183,9 +189,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	parts.Go(func() { e.runGateway(ctx) })
 	parts.Go(func() { e.keep(ctx, stop) })
 	parts.Go(func() { e.keepHeld(ctx) })
+	parts.Go(func() { e.keepProxy(ctx) })
 	parts.Go(func() { e.housekeep(ctx) })
 	parts.Go(func() { e.hw.run(ctx) })
 	parts.Go(func() { e.pay.run(ctx) })
+	parts.Go(func() { e.updates.Run(ctx) })
 	<-ctx.Done()
 	e.log.Info("Desktop engine stops")
 	e.mu.Lock()

@@ -32,7 +32,9 @@ import (
 const (
 	guide     = "../../assets/model/guide-q8_0.gguf"
 	guideName = "guide-q8_0"
-	patience  = 60 * time.Second
+	// networkName is what the tracker calls its network.
+	networkName = "Network of the tests"
+	patience    = 60 * time.Second
 )
 
 func must(t testing.TB, err error) {
@@ -210,7 +212,7 @@ func (n *network) tracker() {
 	eventually(n.t, "the tracker's port", func() bool {
 		var err error
 		s, err = server.New(server.Options{
-			Listen: n.addr, Data: filepath.Join(n.dir, "tracker"), ReportEvery: time.Second, Logger: n.log("tracker"),
+			Name: networkName, Listen: n.addr, Data: filepath.Join(n.dir, "tracker"), ReportEvery: time.Second, Logger: n.log("tracker"),
 		})
 		if err != nil && !errors.Is(err, &protocol.Error{Code: protocol.CodePortInUse}) {
 			n.t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"neuron/engine/probe/speed"
 	"neuron/engine/protocol"
 	"neuron/engine/stage"
+	"neuron/engine/stage/gpu"
 	"neuron/engine/stage/wire"
 )
 
@@ -128,9 +129,10 @@ func (h *hardware) read(ctx context.Context) (*localapi.Hardware, error) {
 		return out, nil
 	}
 	h.llama = about.Llama
-	for _, d := range about.Devices {
-		if g, ok := gpuOf(d); ok {
-			out.GPUs = append(out.GPUs, g)
+	out.Library = about.Backends
+	for i, name := range gpu.Names(about.Devices) {
+		if name != "" {
+			out.GPUs = append(out.GPUs, gpuOf(name, about.Devices[i]))
 		}
 	}
 	return out, nil
@@ -147,33 +149,28 @@ func (h *hardware) spawn() (stage.Spawn, error) {
 	return stage.Spawn{Exe: exe, Args: []string{"stage"}, Logger: h.e.o.Log("stage")}, nil
 }
 
-// speed runs the bundled model in a stage of its own, with as many threads as
-// the user allows.
+// speed runs the bundled model in a stage of its own, with as many threads and on
+// the devices that the user allows.
 func (h *hardware) speed(ctx context.Context, threads int) (*localapi.Speed, error) {
 	sp, err := h.spawn()
 	if err != nil {
 		return nil, err
 	}
-	if limit := h.e.settings.Get().Limits.Threads; limit > 0 {
-		threads = min(threads, limit)
+	limits := h.e.settings.Get().Limits
+	if limits.Threads > 0 {
+		threads = min(threads, limits.Threads)
 	}
 	return speed.Measure(ctx, speed.Options{
-		Spawn: sp, NativeDir: h.e.o.NativeDir, Model: h.e.o.Guide, Cache: filepath.Join(h.e.o.Data, NodeFolder), Threads: threads,
+		Spawn: sp, NativeDir: h.e.o.NativeDir, Model: h.e.o.Guide, Cache: filepath.Join(h.e.o.Data, NodeFolder), Threads: threads, GPUs: limits.GPUs,
 	})
 }
 
-// gpuOf reads a device as a stage tells it. Stages of this version compute on the
-// processor alone, so none is usable.
-func gpuOf(d wire.Device) (localapi.GPU, bool) {
-	if d.Kind != "gpu" && d.Kind != "igpu" {
-		return localapi.GPU{}, false
-	}
-	g := localapi.GPU{Name: d.Description, Kind: strings.TrimRight(d.Name, "0123456789"), Memory: d.Total, Free: d.Free}
+// gpuOf reads a device as a stage tells it. One without memory of its own, or
+// that cannot say how much, holds no layers.
+func gpuOf(name string, d wire.Device) localapi.GPU {
+	g := localapi.GPU{Name: name, Kind: strings.TrimRight(d.Name, "0123456789"), Memory: d.Total, Free: d.Free, Usable: d.Total > 0}
 	if g.Kind == "MTL" {
 		g.Kind = "Metal"
 	}
-	if g.Name == "" {
-		g.Name = d.Name
-	}
-	return g, true
+	return g
 }

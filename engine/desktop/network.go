@@ -12,6 +12,7 @@ import (
 	"neuron/engine/artifact/catalog"
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
+	"neuron/internal/proxy"
 )
 
 // network asks the tracker's read-only pages for its view of the network, at
@@ -36,7 +37,7 @@ const (
 
 func newNetwork(e *Engine) *network {
 	return &network{e: e, http: &http.Client{
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 2, IdleConnTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
+		Transport:     &http.Transport{Proxy: proxy.For, MaxIdleConns: 2, IdleConnTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -63,6 +64,7 @@ func (n *network) get(ctx context.Context) (*localapi.Network, error) {
 	// What this computer has to do with it is the newest.
 	s := (*source)(n.e)
 	out.Tracker = s.Status().Tracker
+	out.Name = out.Tracker.Name
 	out.Models = append([]localapi.NetworkModel{}, out.Models...)
 	for _, m := range s.Models() {
 		for i := range out.Models {

@@ -130,7 +130,7 @@ func (e *Engine) runNode(ctx context.Context) {
 			Data: filepath.Join(e.o.Data, NodeFolder), Owner: e.o.Owner, Tracker: s.Tracker, TrackerKey: e.o.TrackerKey,
 			Model: s.Model, Layers: s.Layers, Publishers: e.o.Publishers,
 			SwarmListen: e.o.SwarmListen, SeamListen: e.o.SeamListen, SeamAddr: e.o.SeamAddr,
-			Threads: l.Threads, MaxSessions: l.Sessions, MemoryLimit: l.MemoryBytes,
+			Threads: l.Threads, MaxSessions: l.Sessions, MemoryLimit: l.MemoryBytes, GPUs: l.GPUs,
 			Swarm: transferLimits(l), NativeDir: e.o.NativeDir, Exe: e.o.Exe, Log: e.o.Log,
 			Changed: e.nodeNews, Parked: true, Wrap: e.today.Meter,
 		}
@@ -139,7 +139,7 @@ func (e *Engine) runNode(ctx context.Context) {
 		}
 		return plan{
 			// Model, layers and rates change live.
-			key: fmt.Sprintf("%q %d %d %d %t", s.Tracker, l.Threads, l.Sessions, l.MemoryBytes, s.Snapshots),
+			key: fmt.Sprintf("%q %q %d %d %d %t %q", s.Tracker, s.Proxy, l.Threads, l.Sessions, l.MemoryBytes, s.Snapshots, l.GPUs),
 			run: func(ctx context.Context) error { return e.serveNode(ctx, o) },
 		}
 	}, func(err *protocol.Error) {
@@ -151,6 +151,7 @@ func (e *Engine) runNode(ctx context.Context) {
 }
 
 func (e *Engine) serveNode(ctx context.Context, o program.NodeOptions) error {
+	e.useProxy()
 	n, err := program.NewNode(ctx, o)
 	if err != nil {
 		return err
@@ -199,7 +200,7 @@ func (e *Engine) runGateway(ctx context.Context) {
 			Models: e.o.Models, Publishers: e.o.Publishers, SwarmListen: e.o.SwarmListen, Listen: e.o.GatewayListen,
 			NativeDir: e.o.NativeDir, Exe: e.o.Exe, Log: e.o.Log,
 		}
-		return plan{key: s.Tracker, run: func(ctx context.Context) error { return e.serveGateway(ctx, o) }}
+		return plan{key: fmt.Sprintf("%q %q", s.Tracker, s.Proxy), run: func(ctx context.Context) error { return e.serveGateway(ctx, o) }}
 	}, func(err *protocol.Error) {
 		e.mu.Lock()
 		e.gateErr = err
@@ -213,6 +214,7 @@ func (e *Engine) runGateway(ctx context.Context) {
 const usualGateway = "127.0.0.1:8484"
 
 func (e *Engine) serveGateway(ctx context.Context, o program.GatewayOptions) error {
+	e.useProxy()
 	free := o.Listen == ""
 	if free {
 		o.Listen = usualGateway

@@ -1,16 +1,28 @@
 package desktop
 
-import "os"
+import (
+	"context"
 
-// useProxy makes this process and its children use the proxy of the settings;
-// "" leaves the system's own. Go reads these variables once, at the first
-// request, so that a change holds after the next start.
-func useProxy(address string) {
-	if address == "" {
-		return
-	}
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
-		// Setenv refuses names alone, and these are good.
-		_ = os.Setenv(name, address)
+	"neuron/internal/proxy"
+)
+
+// useProxy puts the proxy of the settings into use. Parts of the engine call it
+// before they connect: their first connection is to go the right way.
+func (e *Engine) useProxy() {
+	e.proxy.Lock()
+	defer e.proxy.Unlock()
+	proxy.Use(e.settings.Get().Proxy)
+}
+
+// keepProxy follows the settings until ctx ends. Node and gateway, which keep
+// connections and processes, are made anew by their plans.
+func (e *Engine) keepProxy(ctx context.Context) {
+	for ctx.Err() == nil {
+		_, changed := e.settings.Watch()
+		e.useProxy()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 	}
 }

@@ -54,9 +54,7 @@ func (s *source) Status() localapi.Status {
 		add(localapi.SeverityError, gateErr) // one cause is told once
 	}
 	add(localapi.SeverityError, holdErr)
-	if set.Proxy != e.proxy {
-		add(localapi.SeverityInfo, protocol.Errorf(protocol.CodeUnsupported, "the proxy of the settings is used after the next start of Neuron"))
-	}
+	out.Health = append(out.Health, e.updates.Health()...)
 	return out
 }
 

@@ -2,13 +2,11 @@ package gateway
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 
 	"neuron/engine/gateway/admit"
+	"neuron/engine/gateway/webguard"
 	"neuron/engine/protocol"
 )
 
@@ -38,56 +36,7 @@ func client(ctx context.Context) string {
 	return ""
 }
 
-// checkHost guards a loopback gateway against web pages: the Host must be one
-// that we go by (no DNS rebinding), and an Origin, which browsers send, must be
-// such a host too or be allowed by name.
-func (g *Gateway) checkHost(r *http.Request) *protocol.Error {
-	if len(g.o.AllowedHosts) > 0 && !g.hostAllowed(r.Host) {
-		return protocol.Errorf(protocol.CodeForbidden, "this host name is not served here")
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(g.o.AllowedOrigins, origin) {
-		return nil
-	}
-	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" {
-		return protocol.Errorf(protocol.CodeForbidden, "this origin is not allowed")
-	}
-	if len(g.o.AllowedHosts) > 0 && g.hostAllowed(u.Host) || len(g.o.AllowedHosts) == 0 && strings.EqualFold(u.Host, r.Host) {
-		return nil
-	}
-	return protocol.Errorf(protocol.CodeForbidden, "this origin is not allowed")
-}
-
-// hostAllowed matches host:port, or the host alone, against AllowedHosts.
-func (g *Gateway) hostAllowed(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.Trim(name, "[]")
-	return slices.ContainsFunc(g.o.AllowedHosts, func(a string) bool {
-		return strings.EqualFold(a, host) || strings.EqualFold(strings.Trim(a, "[]"), name)
-	})
-}
-
-// cors answers preflights and adds headers for origins in AllowedOrigins; true
-// means that the request is answered.
-func (g *Gateway) cors(w http.ResponseWriter, r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" || !slices.Contains(g.o.AllowedOrigins, origin) {
-		return false
-	}
-	h := w.Header()
-	h.Set("Access-Control-Allow-Origin", origin)
-	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "X-Neuron-Session, X-Request-Id, Retry-After, X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests")
-	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		return false
-	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Neuron-Telemetry")
-	h.Set("Access-Control-Max-Age", "600")
-	w.WriteHeader(http.StatusNoContent)
-	return true
+// guard keeps web pages away.
+func (g *Gateway) guard() webguard.Guard {
+	return webguard.Guard{Hosts: g.o.AllowedHosts, Origins: g.o.AllowedOrigins}
 }

@@ -26,6 +26,8 @@ type collected struct {
 	offset int
 	finish protocol.FinishReason
 	calls  []toolCall
+	// thoughts are of models that tell them apart.
+	thoughts strings.Builder
 }
 
 func newCollectSink(w http.ResponseWriter, j *job) *collectSink {
@@ -71,6 +73,11 @@ func (s *collectSink) call(i int, e toolcall.Event, id string) error {
 	return nil
 }
 
+func (s *collectSink) thought(i int, delta string) error {
+	s.choices[i].thoughts.WriteString(delta)
+	return nil
+}
+
 func (s *collectSink) finish(i int, reason protocol.FinishReason) error {
 	s.choices[i].finish = reason
 	return nil
@@ -94,7 +101,7 @@ func (s *collectSink) done(u usage) error {
 	for i, c := range s.choices {
 		if s.j.isChat() {
 			text := c.text.String()
-			choice := chatChoice{Index: i, Message: chatMessage{Role: "assistant", Content: &text, Calls: c.calls}, Finish: c.finish}
+			choice := chatChoice{Index: i, Message: chatMessage{Role: "assistant", Content: &text, Thought: c.thoughts.String(), Calls: c.calls}, Finish: c.finish}
 			if text == "" && len(c.calls) > 0 {
 				choice.Message.Content = nil
 			}

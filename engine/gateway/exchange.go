@@ -54,6 +54,8 @@ type sink interface {
 	// text adds to answer i; tokens are those whose text begins in it, only
 	// with logprobs asked for.
 	text(i int, delta string, tokens []protocol.Token) error
+	// thought adds to what the model thought before answer i.
+	thought(i int, delta string) error
 	// call adds to call e.Call of answer i; id is set at a call's beginning.
 	call(i int, e toolcall.Event, id string) error
 	finish(i int, reason protocol.FinishReason) error

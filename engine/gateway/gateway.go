@@ -169,11 +169,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.active.Done()
-	if err := g.checkHost(r); err != nil {
+	if err := g.guard().Check(r); err != nil {
 		writeError(rec, err, 0)
 		return
 	}
-	if g.cors(rec, r) {
+	if g.guard().CORS(rec, r) {
 		return
 	}
 	ctx := r.Context()

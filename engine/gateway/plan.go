@@ -84,6 +84,11 @@ func schemaError(err error, param string) *protocol.Error {
 // constrain makes the grammar that a request's format and tools need, has it
 // checked, and says how to read calls; nil when there are none to read.
 func constrain(ctx context.Context, tm TextModel, p *params, box *toolbox) (*caller, error) {
+	if box != nil && !box.active() && p.sampler.Grammar == "" {
+		if form, _, _ := toolcall.Detect(tm.ChatTemplate()); form.Channels() {
+			return channeled(ctx, tm, form, p)
+		}
+	}
 	b := schema.NewBuilder()
 	var c *caller
 	param := "grammar"
@@ -118,15 +123,39 @@ func constrain(ctx context.Context, tm TextModel, p *params, box *toolbox) (*cal
 	if grammar == "" {
 		return c, nil
 	}
+	return c, checked(ctx, tm, p, grammar, param)
+}
+
+// checked puts a grammar into the request when libllama takes it.
+func checked(ctx context.Context, tm TextModel, p *params, grammar, param string) error {
 	if err := tm.CheckGrammar(ctx, grammar); err != nil {
 		e := *protocol.AsError(err)
 		if e.Code == protocol.CodeGrammarInvalid {
 			e.Param = param
 		}
-		return nil, &e
+		return &e
 	}
 	p.sampler.Grammar = grammar
-	return c, nil
+	return nil
+}
+
+// channeled is constrain for a model that always answers in channels, and a
+// request without tools: its text has to be found, and a format holds for that.
+func channeled(ctx context.Context, tm TextModel, form toolcall.Form, p *params) (*caller, error) {
+	c, err := newCaller(ctx, tm, form, &toolbox{parallel: true})
+	if err != nil || p.format.kind == "" {
+		return c, err
+	}
+	b := schema.NewBuilder()
+	rule, rerr := p.format.rule(b)
+	if rerr != nil {
+		return nil, rerr
+	}
+	grammar, err := toolcall.ChannelGrammar(b, rule)
+	if err != nil {
+		return nil, schemaError(err, "response_format.json_schema.schema")
+	}
+	return c, checked(ctx, tm, p, grammar, "response_format")
 }
 
 // grammar is what forces calls or, with strict tools or a format, keeps them
@@ -182,6 +211,9 @@ func conversation(template string, msgs []chattmpl.Message, box *toolbox) (out [
 		for _, t := range box.tools {
 			tools = append(tools, t.JSON())
 		}
+	}
+	if known && form.Channels() {
+		msgs = chattmpl.Apart(msgs)
 	}
 	inText := form.Taught || known && !strings.Contains(template, "tool_calls")
 	for _, m := range msgs {

@@ -30,6 +30,7 @@ type chatChunkChoice struct {
 type chatDelta struct {
 	Role    string           `json:"role,omitempty"`
 	Content *json.RawMessage `json:"content,omitempty"` // a string, or null at the beginning of calls
+	Thought string           `json:"reasoning_content,omitempty"`
 	Calls   []toolCallDelta  `json:"tool_calls,omitempty"`
 }
 
@@ -57,6 +58,7 @@ type chatMessage struct {
 	Role    string     `json:"role"`
 	Content *string    `json:"content"` // null for calls alone
 	Refusal *string    `json:"refusal"`
+	Thought string     `json:"reasoning_content,omitempty"` // of models that tell it apart
 	Calls   []toolCall `json:"tool_calls,omitempty"`
 }
 

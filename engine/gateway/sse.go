@@ -123,6 +123,13 @@ func (s *streamSink) call(i int, e toolcall.Event, id string) error {
 	return s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Calls: []toolCallDelta{d}}})
 }
 
+func (s *streamSink) thought(i int, delta string) error {
+	if err := s.role(i, new(string)); err != nil {
+		return err
+	}
+	return s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Thought: delta}})
+}
+
 func (s *streamSink) text(i int, delta string, tokens []protocol.Token) error {
 	if err := s.role(i, new(string)); err != nil {
 		return err

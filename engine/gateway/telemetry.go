@@ -72,7 +72,7 @@ func (g *Gateway) watch(w http.ResponseWriter, r *http.Request, id protocol.Sess
 		return
 	}
 	up := websocket.Upgrader{
-		CheckOrigin: func(*http.Request) bool { return true }, // checkHost has checked it
+		CheckOrigin: func(*http.Request) bool { return true }, // webguard has checked it
 		Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 			writeError(w, protocol.Errorf(protocol.CodeInvalidRequest, "websocket: %w", reason), status)
 		},

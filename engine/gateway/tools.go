@@ -186,7 +186,8 @@ type caller struct {
 	form  toolcall.Form
 	tools []toolcall.Tool
 	// markers are the control tokens that belong to the form; their text is
-	// no part of a token's piece.
+	// no part of a token's piece. For answers in channels nil says that the
+	// vocabulary has no tokens for the marks.
 	markers map[int32]string
 	// single: the answer ends with its first call.
 	single bool
@@ -198,12 +199,18 @@ type caller struct {
 // newCaller finds the form's control tokens in the model's vocabulary.
 func newCaller(ctx context.Context, tm TextModel, form toolcall.Form, box *toolbox) (*caller, error) {
 	c := &caller{form: form, tools: box.tools, markers: map[int32]string{}, single: !box.parallel, named: box.named != ""}
+	missing := false
 	for _, m := range form.Markers() {
 		ids, err := tm.Tokenize(ctx, m, false, true)
 		if err != nil {
 			return nil, err
 		}
 		if len(ids) != 1 {
+			missing = true
+			continue
+		}
+		if form.Channels() { // whatever its piece is, it is a mark
+			c.markers[ids[0]] = m
 			continue
 		}
 		text, err := tm.Detokenize(ctx, ids, false)
@@ -213,6 +220,9 @@ func newCaller(ctx context.Context, tm TextModel, form toolcall.Form, box *toolb
 		if len(text) == 0 {
 			c.markers[ids[0]] = m
 		}
+	}
+	if form.Channels() && missing {
+		c.markers = nil // the vocabulary is of another family: marks come spelled
 	}
 	return c, nil
 }

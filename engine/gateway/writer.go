@@ -16,11 +16,20 @@ type writer struct {
 	spans *logprob.Spans
 	calls *toolcall.Parser // nil: all is text
 	ended bool             // the one call that was allowed is complete
+	// channels reads answers that come in channels; calls is nil then.
+	channels *toolcall.Channels
 }
 
 func newWriter(x *exchange, i int) *writer {
 	w := &writer{x: x, i: i, scan: textscan.New(x.job.p.stops), spans: &logprob.Spans{On: x.job.p.sampler.Logprobs}}
-	if c := x.job.caller; c != nil {
+	switch c := x.job.caller; {
+	case c == nil:
+	case c.form.Channels():
+		w.channels = toolcall.NewChannels(len(c.tools) > 0)
+		if c.markers != nil {
+			w.scan = textscan.New(nil) // until there is content
+		}
+	default:
 		w.calls = toolcall.NewParser(c.form, c.tools)
 	}
 	return w
@@ -29,6 +38,11 @@ func newWriter(x *exchange, i int) *writer {
 // token takes a token; stopped says that the answer is over. Errors mean that
 // the client is gone.
 func (w *writer) token(tok protocol.Token) (stopped bool, err error) {
+	if w.channels != nil {
+		if mark := w.x.job.caller.markers[tok.ID]; mark != "" {
+			return w.mark(mark)
+		}
+	}
 	if c := w.x.job.caller; c != nil && len(tok.Piece) == 0 && c.markers[tok.ID] != "" {
 		tok.Piece = []byte(c.markers[tok.ID])
 	}
@@ -40,7 +54,24 @@ func (w *writer) token(tok protocol.Token) (stopped bool, err error) {
 	if stopped {
 		return true, w.flush()
 	}
-	return w.ended, nil
+	return w.ended || w.channels != nil && w.channels.Over(), nil
+}
+
+// mark takes a token that is a mark of the form: what was held back of the text
+// before it comes out, and stop strings count from here on if content follows.
+func (w *writer) mark(mark string) (over bool, err error) {
+	if err := w.show(w.scan.Finish()); err != nil {
+		return false, err
+	}
+	if err := w.events(w.channels.Mark(mark), nil); err != nil {
+		return false, err
+	}
+	var stops []string
+	if w.channels.Content() {
+		stops = w.x.job.p.stops
+	}
+	w.scan, w.spans = textscan.New(stops), &logprob.Spans{On: w.spans.On}
+	return w.channels.Over(), nil
 }
 
 // finish shows what was held back.
@@ -52,7 +83,10 @@ func (w *writer) finish() error {
 }
 
 func (w *writer) flush() error {
-	if w.calls == nil || w.ended {
+	switch {
+	case w.channels != nil:
+		return w.events(w.channels.Finish(), nil)
+	case w.calls == nil || w.ended:
 		return nil
 	}
 	return w.events(w.calls.Finish(), nil)
@@ -61,6 +95,10 @@ func (w *writer) flush() error {
 func (w *writer) show(text string) error {
 	toks := w.spans.Release(w.scan.Emitted())
 	switch {
+	case w.channels != nil && w.x.job.caller.markers != nil:
+		return w.events(w.channels.Text(text), toks)
+	case w.channels != nil:
+		return w.events(w.channels.Feed(text), toks)
 	case w.calls != nil && !w.ended:
 		return w.events(w.calls.Feed(text), toks)
 	case w.ended || text == "" && len(toks) == 0:
@@ -78,6 +116,12 @@ func (w *writer) events(es []toolcall.Event, toks []protocol.Token) error {
 				return err
 			}
 			toks = nil
+			continue
+		}
+		if e.Thought != "" {
+			if err := w.x.sent(w.x.sink.thought(w.i, e.Thought)); err != nil {
+				return err
+			}
 			continue
 		}
 		id := ""
@@ -99,7 +143,8 @@ func (w *writer) events(es []toolcall.Event, toks []protocol.Token) error {
 
 // reason is how the answer ended for the client.
 func (w *writer) reason(r protocol.FinishReason) protocol.FinishReason {
-	if r == protocol.FinishStop && w.calls != nil && w.calls.Calls() > 0 && !w.x.job.caller.named {
+	called := w.calls != nil && w.calls.Calls() > 0 || w.channels != nil && w.channels.Calls() > 0
+	if r == protocol.FinishStop && called && !w.x.job.caller.named {
 		return finishToolCalls
 	}
 	return r

@@ -78,7 +78,10 @@ type Hardware struct {
 	Disk     int64    `json:"disk"`     // bytes of the disk with the data folder
 	DiskFree int64    `json:"disk_free"`
 	GPUs     []GPU    `json:"gpus"`
-	System   string   `json:"system"` // "Debian 12", "Windows 11", ...
+	// Library are the parts of the native library: "CPU", and "Vulkan" or the like
+	// where that is installed, also when it has found no device.
+	Library []string `json:"library,omitempty"`
+	System  string   `json:"system"` // "Debian 12", "Windows 11", ...
 	// Battery is nil without one.
 	Battery *Battery `json:"battery,omitempty"`
 	// Network says how this computer is connected: wired, wireless, metered, none

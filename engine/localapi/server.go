@@ -27,6 +27,8 @@ type Options struct {
 	// Desktop does what the window and the tray need besides; nil refuses such
 	// requests as unsupported.
 	Desktop Desktop
+	// Updates looks for newer versions; nil refuses such requests as unsupported.
+	Updates Updates
 	// Listen is a loopback host:port; "" is 127.0.0.1:0.
 	Listen  string
 	Version string
@@ -199,6 +201,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET "+pathEvents, s.events)
 	s.ownerRoutes(mux)
 	s.desktopRoutes(mux)
+	s.updateRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, protocol.Errorf(protocol.CodeNotFound, "no such endpoint"))
 	})

@@ -53,6 +53,10 @@ type PlanRange struct {
 	Seconds int64 `json:"seconds"`
 	Disk    int64 `json:"disk"`
 	Memory  int64 `json:"memory"` // anonymous
+	// Weights are those of the range, KVPerToken is the state of one token of a
+	// conversation in all its layers.
+	Weights    int64 `json:"weights"`
+	KVPerToken int64 `json:"kv_per_token"`
 	// Fit4K and Fit32K count conversations of 4,096 and 32,768 tokens.
 	Fit4K  int `json:"fit_4k"`
 	Fit32K int `json:"fit_32k"`
@@ -117,7 +121,10 @@ type Receipts struct {
 
 // Tracker is the state of the control channel.
 type Tracker struct {
-	URL       string `json:"url,omitempty"`
+	URL string `json:"url,omitempty"`
+	// Name is what its operator calls the network, "" when it has no name or has
+	// not told it yet.
+	Name      string `json:"name,omitempty"`
 	Connected bool   `json:"connected"`
 	// State is one word or a sentence for people.
 	State string    `json:"state"`

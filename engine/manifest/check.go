@@ -133,8 +133,30 @@ func (m *Manifest) checkShape() error {
 			return bad("layer %d takes %d bytes of KV memory per position", i, b)
 		}
 	}
+	return m.checkMemory()
+}
+
+func (m *Manifest) checkMemory() error {
+	for _, list := range [][]int64{m.KVWindowBytes, m.KVStateBytes} {
+		if len(list) != 0 && len(list) != len(m.KVLayerBytes) {
+			return bad("windows or states of %d layers, KV memory is known of %d", len(list), len(m.KVLayerBytes))
+		}
+	}
+	for i, b := range m.KVWindowBytes {
+		if b < 0 || b > m.KVLayerBytes[i] || (b > 0) != slices.Contains(m.KVWindowLayers, i) {
+			return bad("layer %d has %d bytes in its window, of %d", i, b, m.KVLayerBytes[i])
+		}
+	}
+	for i, b := range m.KVStateBytes {
+		if b < 0 || b > maxState {
+			return bad("layer %d keeps a state of %d bytes", i, b)
+		}
+	}
 	return nil
 }
+
+// maxState bounds what a layer keeps whatever a session's length, in bytes.
+const maxState = 1 << 34
 
 // ascending reports whether list rises inside [least, most].
 func ascending(list []int, least, most int) bool {

@@ -49,6 +49,12 @@ type Manifest struct {
 	// 0 without such layers.
 	KVWindow       int   `json:"kv_window"`
 	KVWindowLayers []int `json:"kv_window_layers"`
+	// KVWindowBytes is, per layer, the part of KVLayerBytes that the window
+	// bounds; empty when that is all of it in the layers of KVWindowLayers.
+	// KVStateBytes is what each layer takes of a session whatever its length;
+	// empty when no layer does. Both are left out of the encoding then.
+	KVWindowBytes []int64 `json:"kv_window_bytes,omitempty"`
+	KVStateBytes  []int64 `json:"kv_state_bytes,omitempty"`
 
 	Tokenizer    string `json:"tokenizer"` // tokenizer.ggml.model, and "/" pre where there is one
 	ChatTemplate bool   `json:"chat_template"`

@@ -138,6 +138,7 @@ func TestRoundTrip(t *testing.T) {
 	whole.WholeOnly, whole.Cuts, whole.KVLayerBytes = `the "x" family is not certified <&>`, nil, nil
 	windowed := small()
 	windowed.KVWindow, windowed.KVWindowLayers = 512, []int{0, 2}
+	windowed.KVWindowBytes, windowed.KVStateBytes = []int64{50, 0, 102}, []int64{0, 7, 0}
 	some := small()
 	some.Ends, some.Cuts = [][]manifest.Span{{{From: 1, To: 1}, {From: 3, To: 3}}, nil, {{From: 3, To: 3}}}, []int{}
 	text := small()
@@ -202,7 +203,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	if n := reflect.TypeFor[manifest.Tensor]().NumField(); n != 9 {
 		t.Errorf("a tensor has %d fields", n)
 	}
-	if n := reflect.TypeFor[manifest.Manifest]().NumField(); n != 21 {
+	if n := reflect.TypeFor[manifest.Manifest]().NumField(); n != 23 {
 		t.Errorf("a manifest has %d fields", n)
 	}
 }
@@ -386,43 +387,53 @@ func TestCheck(t *testing.T) {
 		"layers without window": func(m *manifest.Manifest) { m.KVWindowLayers = []int{1} },
 		"window of no layer":    func(m *manifest.Manifest) { m.KVWindow, m.KVWindowLayers = 5, []int{3} },
 		"window unsorted":       func(m *manifest.Manifest) { m.KVWindow, m.KVWindowLayers = 5, []int{1, 0} },
-		"window without KV":     func(m *manifest.Manifest) { m.KVLayerBytes, m.KVWindow, m.KVWindowLayers = nil, 5, []int{0} },
-		"no tensors":            func(m *manifest.Manifest) { m.Tensors = nil },
-		"tensor name":           func(m *manifest.Manifest) { m.Tensors[1].Name = "" },
-		"long tensor name":      func(m *manifest.Manifest) { m.Tensors[1].Name = strings.Repeat("a", 64) },
-		"tensor twice":          func(m *manifest.Manifest) { m.Tensors[1].Name = m.Tensors[0].Name },
-		"tensor in no file":     func(m *manifest.Manifest) { m.Tensors[6].File = 2 },
-		"files unsorted":        func(m *manifest.Manifest) { m.Tensors[6].File = 0 },
-		"negative file index":   func(m *manifest.Manifest) { m.Tensors[0].File = -1 },
-		"unsorted":              func(m *manifest.Manifest) { m.Tensors[0], m.Tensors[1] = m.Tensors[1], m.Tensors[0] },
-		"overlap":               func(m *manifest.Manifest) { m.Tensors[1].Offset -= 32 },
-		"gap":                   func(m *manifest.Manifest) { m.Tensors[6].Offset += 64 },
-		"unaligned":             func(m *manifest.Manifest) { m.Tensors[6].Offset++ },
-		"header unaligned":      func(m *manifest.Manifest) { m.Files[1].Header++; m.Tensors[4].Offset++ },
-		"tensor beyond":         func(m *manifest.Manifest) { m.Tensors[6].Bytes, m.Tensors[6].Dims[0] = 1000, 1000 },
-		"tensor of 2^63":        func(m *manifest.Manifest) { m.Tensors[6].Bytes = 1<<63 - 1 },
-		"empty tensor":          func(m *manifest.Manifest) { m.Tensors[6].Bytes = 0 },
-		"no dimensions":         func(m *manifest.Manifest) { m.Tensors[0].Dims = nil },
-		"five dimensions":       func(m *manifest.Manifest) { m.Tensors[0].Dims = []uint64{9000, 1, 1, 1, 1} },
-		"zero dimension":        func(m *manifest.Manifest) { m.Tensors[0].Dims = []uint64{9000, 0} },
-		"dimensions overflow":   func(m *manifest.Manifest) { m.Tensors[0].Dims = []uint64{1 << 32, 1 << 32} },
-		"too many elements":     func(m *manifest.Manifest) { m.Tensors[0].Dims[0] = 9000*16 + 16 },
-		"too few elements":      func(m *manifest.Manifest) { m.Tensors[0].Dims[0] = 9000/8 - 1 },
-		"type":                  func(m *manifest.Manifest) { m.Tensors[0].Type = 1024 },
-		"use":                   func(m *manifest.Manifest) { m.Tensors[0].Use = "some" },
-		"layer of the head":     func(m *manifest.Manifest) { m.Tensors[0].Layer = 0 },
-		"layer beyond":          func(m *manifest.Manifest) { m.Tensors[2].Layer = 3 },
-		"negative layer":        func(m *manifest.Manifest) { m.Tensors[2].Layer = -1 },
-		"no head":               func(m *manifest.Manifest) { m.Tensors[0].Use = manifest.UseAll },
-		"no tail":               func(m *manifest.Manifest) { m.Tensors[5].Use = manifest.UseAll },
-		"tied and not":          func(m *manifest.Manifest) { m.Tied = true },
-		"ends of the untied":    func(m *manifest.Manifest) { m.Tensors[0].Use = manifest.UseEnds },
-		"whole with layers":     func(m *manifest.Manifest) { m.WholeOnly, m.Cuts = "why", nil },
-		"cuts unsorted":         func(m *manifest.Manifest) { m.Cuts = []int{2, 1} },
-		"cut at 0":              func(m *manifest.Manifest) { m.Cuts = []int{0, 1, 2} },
-		"cut at the end":        func(m *manifest.Manifest) { m.Cuts = []int{1, 2, 3} },
-		"too few cuts":          func(m *manifest.Manifest) { m.Cuts = []int{1} },
-		"ends of other layers":  func(m *manifest.Manifest) { m.Ends = [][]manifest.Span{{{From: 1, To: 3}}} },
+		"window bytes": func(m *manifest.Manifest) {
+			m.KVWindow, m.KVWindowLayers, m.KVWindowBytes = 5, []int{0}, []int64{101, 0, 0}
+		},
+		"window of another": func(m *manifest.Manifest) {
+			m.KVWindow, m.KVWindowLayers, m.KVWindowBytes = 5, []int{0}, []int64{5, 5, 0}
+		},
+		"windows of few":       func(m *manifest.Manifest) { m.KVWindow, m.KVWindowLayers, m.KVWindowBytes = 5, []int{0}, []int64{5} },
+		"negative state":       func(m *manifest.Manifest) { m.KVStateBytes = []int64{0, -1, 0} },
+		"huge state":           func(m *manifest.Manifest) { m.KVStateBytes = []int64{0, 1 << 40, 0} },
+		"states of few":        func(m *manifest.Manifest) { m.KVStateBytes = []int64{1} },
+		"window without KV":    func(m *manifest.Manifest) { m.KVLayerBytes, m.KVWindow, m.KVWindowLayers = nil, 5, []int{0} },
+		"no tensors":           func(m *manifest.Manifest) { m.Tensors = nil },
+		"tensor name":          func(m *manifest.Manifest) { m.Tensors[1].Name = "" },
+		"long tensor name":     func(m *manifest.Manifest) { m.Tensors[1].Name = strings.Repeat("a", 64) },
+		"tensor twice":         func(m *manifest.Manifest) { m.Tensors[1].Name = m.Tensors[0].Name },
+		"tensor in no file":    func(m *manifest.Manifest) { m.Tensors[6].File = 2 },
+		"files unsorted":       func(m *manifest.Manifest) { m.Tensors[6].File = 0 },
+		"negative file index":  func(m *manifest.Manifest) { m.Tensors[0].File = -1 },
+		"unsorted":             func(m *manifest.Manifest) { m.Tensors[0], m.Tensors[1] = m.Tensors[1], m.Tensors[0] },
+		"overlap":              func(m *manifest.Manifest) { m.Tensors[1].Offset -= 32 },
+		"gap":                  func(m *manifest.Manifest) { m.Tensors[6].Offset += 64 },
+		"unaligned":            func(m *manifest.Manifest) { m.Tensors[6].Offset++ },
+		"header unaligned":     func(m *manifest.Manifest) { m.Files[1].Header++; m.Tensors[4].Offset++ },
+		"tensor beyond":        func(m *manifest.Manifest) { m.Tensors[6].Bytes, m.Tensors[6].Dims[0] = 1000, 1000 },
+		"tensor of 2^63":       func(m *manifest.Manifest) { m.Tensors[6].Bytes = 1<<63 - 1 },
+		"empty tensor":         func(m *manifest.Manifest) { m.Tensors[6].Bytes = 0 },
+		"no dimensions":        func(m *manifest.Manifest) { m.Tensors[0].Dims = nil },
+		"five dimensions":      func(m *manifest.Manifest) { m.Tensors[0].Dims = []uint64{9000, 1, 1, 1, 1} },
+		"zero dimension":       func(m *manifest.Manifest) { m.Tensors[0].Dims = []uint64{9000, 0} },
+		"dimensions overflow":  func(m *manifest.Manifest) { m.Tensors[0].Dims = []uint64{1 << 32, 1 << 32} },
+		"too many elements":    func(m *manifest.Manifest) { m.Tensors[0].Dims[0] = 9000*16 + 16 },
+		"too few elements":     func(m *manifest.Manifest) { m.Tensors[0].Dims[0] = 9000/8 - 1 },
+		"type":                 func(m *manifest.Manifest) { m.Tensors[0].Type = 1024 },
+		"use":                  func(m *manifest.Manifest) { m.Tensors[0].Use = "some" },
+		"layer of the head":    func(m *manifest.Manifest) { m.Tensors[0].Layer = 0 },
+		"layer beyond":         func(m *manifest.Manifest) { m.Tensors[2].Layer = 3 },
+		"negative layer":       func(m *manifest.Manifest) { m.Tensors[2].Layer = -1 },
+		"no head":              func(m *manifest.Manifest) { m.Tensors[0].Use = manifest.UseAll },
+		"no tail":              func(m *manifest.Manifest) { m.Tensors[5].Use = manifest.UseAll },
+		"tied and not":         func(m *manifest.Manifest) { m.Tied = true },
+		"ends of the untied":   func(m *manifest.Manifest) { m.Tensors[0].Use = manifest.UseEnds },
+		"whole with layers":    func(m *manifest.Manifest) { m.WholeOnly, m.Cuts = "why", nil },
+		"cuts unsorted":        func(m *manifest.Manifest) { m.Cuts = []int{2, 1} },
+		"cut at 0":             func(m *manifest.Manifest) { m.Cuts = []int{0, 1, 2} },
+		"cut at the end":       func(m *manifest.Manifest) { m.Cuts = []int{1, 2, 3} },
+		"too few cuts":         func(m *manifest.Manifest) { m.Cuts = []int{1} },
+		"ends of other layers": func(m *manifest.Manifest) { m.Ends = [][]manifest.Span{{{From: 1, To: 3}}} },
 		"ends without the whole": func(m *manifest.Manifest) {
 			m.Ends, m.Cuts = [][]manifest.Span{{{From: 1, To: 2}}, {{From: 2, To: 3}}, {{From: 3, To: 3}}}, []int{1, 2}
 		},
@@ -804,6 +815,11 @@ func TestSums(t *testing.T) {
 	if got := m.TorrentName(); got != "small" {
 		t.Errorf("torrent name %q", got)
 	}
+	m.KVWindowBytes, m.KVStateBytes = []int64{60, 0, 102}, []int64{0, 9, 1000}
+	if got, want := m.KVBytes(all, 4000, 64), int64(40*4096+60*512+101*4096+102*512+1009); got != want {
+		t.Errorf("%d bytes with a part that slides and states, want %d", got, want)
+	}
+	m.KVWindowBytes, m.KVStateBytes = nil, nil
 	m.KVLayerBytes = nil
 	if got := m.KVCellBytes(all); got != 0 {
 		t.Errorf("unknown KV is %d", got)

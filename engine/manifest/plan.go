@@ -157,19 +157,36 @@ func (m *Manifest) KVCellBytes(r protocol.Range) int64 {
 }
 
 // kvPad is what libllama rounds the cells of a sequence up to.
-const kvPad = 256
+const kvPad = protocol.CellPad
 
 // KVBytes is the KV memory that layers r take for one session of cells
 // positions when a call has at most rows rows: layers with a window keep no
-// more than the window and one call.
+// more than the window and one call, recurrent ones a state.
 func (m *Manifest) KVBytes(r protocol.Range, cells, rows int) int64 {
 	pad := func(n int) int64 { return int64(n+kvPad-1) / kvPad * kvPad }
 	all, few := pad(cells), min(pad(cells), pad(m.KVWindow+rows))
 	n := m.KVCellBytes(r) * all
 	for _, i := range m.KVWindowLayers {
 		if r.First <= i && i < r.Last {
-			n -= m.KVLayerBytes[i] * (all - few)
+			n -= m.WindowBytes(i) * (all - few)
+		}
+	}
+	if len(m.KVStateBytes) > 0 {
+		for _, b := range m.KVStateBytes[r.First:r.Last] {
+			n += b
 		}
 	}
 	return n
+}
+
+// WindowBytes is the part of a position's memory in layer i that its window
+// bounds.
+func (m *Manifest) WindowBytes(i int) int64 {
+	switch {
+	case len(m.KVWindowBytes) > 0:
+		return m.KVWindowBytes[i]
+	case slices.Contains(m.KVWindowLayers, i):
+		return m.KVLayerBytes[i]
+	}
+	return 0
 }

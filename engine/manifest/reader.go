@@ -155,6 +155,15 @@ func entries[T any](r *reader, most int, entry func() T) []T {
 	return out
 }
 
+// optional reads a list under a key that may be absent.
+func (r *reader) optional(key string) []int64 {
+	if r.err != nil || !bytes.HasPrefix(r.b, []byte(key)) {
+		return nil
+	}
+	r.take(key)
+	return entries(r, MaxLayers, r.int64)
+}
+
 func (r *reader) manifest() *Manifest {
 	m := &Manifest{}
 	r.take(`{"version":`)
@@ -192,6 +201,8 @@ func (r *reader) manifest() *Manifest {
 	m.KVWindow = r.int()
 	r.take(`,"kv_window_layers":`)
 	m.KVWindowLayers = entries(r, MaxLayers, r.int)
+	m.KVWindowBytes = r.optional(`,"kv_window_bytes":`)
+	m.KVStateBytes = r.optional(`,"kv_state_bytes":`)
 	r.take(`,"tokenizer":`)
 	m.Tokenizer = r.text()
 	r.take(`,"chat_template":`)

@@ -101,10 +101,14 @@ type figures struct {
 	context int     // tokens of a reserved conversation
 	weights []int64 // of layers [0, i)
 	kv      []int64
+	window  []int64 // the part of kv that slides
+	state   []int64 // of a conversation, whatever its length
+	rows    int     // of one call
 }
 
 func newFigures(m *Model, l *Limits) *figures {
-	f := &figures{m: m, context: l.Context, weights: make([]int64, m.Layers+1), kv: make([]int64, m.Layers+1)}
+	f := &figures{m: m, context: l.Context, weights: make([]int64, m.Layers+1), kv: make([]int64, m.Layers+1),
+		window: make([]int64, m.Layers+1), state: make([]int64, m.Layers+1), rows: l.ChunkRows}
 	if m.Context > 0 {
 		f.context = min(f.context, m.Context)
 	}
@@ -114,10 +118,28 @@ func newFigures(m *Model, l *Limits) *figures {
 		if len(m.KV) > 0 {
 			kv = m.KV[i]
 		}
-		f.kv[i+1] = f.kv[i] + kv
+		f.kv[i+1], f.window[i+1], f.state[i+1] = f.kv[i]+kv, f.window[i], f.state[i]
+		if len(m.KVWindow) > 0 {
+			f.window[i+1] += m.KVWindow[i]
+		}
+		if len(m.KVState) > 0 {
+			f.state[i+1] += m.KVState[i]
+		}
 	}
 	return f
 }
+
+// talk is what a conversation of so many tokens takes in layers r: what a stage
+// reserves, of which sliding layers keep the window and one call.
+func (f *figures) talk(r protocol.Range, tokens int) int64 {
+	cells := int64(cellsFor(tokens))
+	few := min(cells, int64(cellPad(f.m.Window+f.rows)))
+	window := span(f.window, r)
+	return (span(f.kv, r)-window)*cells + window*few + span(f.state, r)
+}
+
+// cellPad rounds up to what libllama does.
+func cellPad(n int) int { return (n + minCells - 1) / minCells * minCells }
 
 func span(sums []int64, r protocol.Range) int64 { return sums[r.Last] - sums[r.First] }
 
@@ -161,8 +183,9 @@ type pool struct {
 	rate    int64
 	r       protocol.Range
 	weights int64
-	kvCell  int64
+	kv      int64 // of one reserved conversation
 	compute int64
+	f       *figures
 }
 
 // left is what remains for KV state.
@@ -173,32 +196,31 @@ func (p *pool) sessions(tokens int) int64 {
 	if p.left() < 0 {
 		return 0
 	}
-	return p.left() / max(1, p.kvCell*int64(cellsFor(tokens)))
+	return p.left() / max(1, p.f.talk(p.r, tokens))
 }
 
 // place puts r into the GPUs in order and the rest into main memory, which is
 // the last pool. It always places all of r; the caller looks at what is left.
 func (f *figures) place(l *Limits, r protocol.Range) []pool {
-	reserve := int64(l.Conversations) * int64(cellsFor(f.context))
 	next := r.First
 	var out []pool
 	for _, d := range l.Devices {
-		p := pool{name: d.Name, room: usable(d.Memory), rate: d.DecodeRate}
+		p := pool{name: d.Name, room: usable(d.Memory), rate: d.DecodeRate, f: f}
 		for last := r.Last; last > next; last-- {
 			q := p
 			q.r = protocol.Range{First: next, Last: last}
-			q.weights, q.kvCell, q.compute = span(f.weights, q.r), span(f.kv, q.r), f.compute(l, last)
+			q.weights, q.kv, q.compute = span(f.weights, q.r), f.talk(q.r, f.context), f.compute(l, last)
 			if last == f.m.Layers {
 				q.weights += f.m.Parts.Ends + f.m.Parts.Tail
 			}
-			if q.left() >= q.kvCell*reserve {
+			if q.left() >= q.kv*int64(l.Conversations) {
 				out, next = append(out, q), last
 				break
 			}
 		}
 	}
-	main := pool{name: "memory", room: usable(l.Memory), rate: l.DecodeRate, r: protocol.Range{First: next, Last: r.Last}}
-	main.weights, main.kvCell = span(f.weights, main.r)+f.m.Parts.All, span(f.kv, main.r)
+	main := pool{name: "memory", room: usable(l.Memory), rate: l.DecodeRate, r: protocol.Range{First: next, Last: r.Last}, f: f}
+	main.weights, main.kv = span(f.weights, main.r)+f.m.Parts.All, f.talk(main.r, f.context)
 	if r.First == 0 {
 		main.weights += f.m.Parts.Head
 	}
@@ -230,14 +252,13 @@ func (p *Planner) cost(f *figures, r protocol.Range) (Cost, *protocol.Error) {
 
 func (p *Planner) memory(f *figures, r protocol.Range, c *Cost) (err *protocol.Error) {
 	l := &p.limits
-	reserve := int64(l.Conversations) * int64(cellsFor(f.context))
 	fit4, fit32 := int64(1<<20), int64(1<<20)
 	known := true
 	var micros int64
 	pools := f.place(l, r)
 	for i := range pools {
 		q := &pools[i]
-		kv := q.kvCell * reserve
+		kv := q.kv * int64(l.Conversations)
 		c.Compute += q.compute
 		c.KV += kv
 		if q.r.Len() > 0 {

@@ -46,6 +46,11 @@ type Model struct {
 	// KV is the memory of one position in each layer. Layers without a known
 	// figure are counted as full attention of Width elements in F16.
 	KV []int64
+	// Window bounds the positions of which layers keep KVWindow of KV, per layer;
+	// KVState is what each layer takes of a conversation whatever its length.
+	// Both lists may be empty.
+	Window            int
+	KVWindow, KVState []int64
 	// PieceLength is the torrent's; up to two pieces are fetched for each run
 	// of layers besides the layers themselves.
 	PieceLength int64
@@ -91,6 +96,13 @@ func ModelOf(m *manifest.Manifest) (*Model, error) {
 			out.Vocab = max(out.Vocab, int(t.Dims[1]))
 		}
 	}
+	if m.KVWindow > 0 {
+		out.Window, out.KVWindow = m.KVWindow, make([]int64, m.Layers)
+		for i := range out.KVWindow {
+			out.KVWindow[i] = m.WindowBytes(i)
+		}
+	}
+	out.KVState = m.KVStateBytes
 	return out, out.check()
 }
 
@@ -102,6 +114,7 @@ const (
 	maxWidth  = 1 << 20
 	maxTotal  = 1 << 46 // bytes of all parts
 	maxKV     = 1 << 30 // bytes of a position in one layer
+	maxState  = 1 << 34 // bytes of a conversation in one layer
 	maxTalks  = 64      // conversations to reserve
 )
 
@@ -111,6 +124,8 @@ func (m *Model) check() error {
 	switch {
 	case m.Layers < 1 || m.Layers > maxLayers || len(p.Layers) != m.Layers:
 		return protocol.Errorf(protocol.CodeModelInvalid, "%d layers with %d sizes", m.Layers, len(p.Layers))
+	case len(m.KVWindow) != 0 && len(m.KVWindow) != len(m.KV) || len(m.KVState) != 0 && len(m.KVState) != m.Layers || m.Window < 0:
+		return protocol.Errorf(protocol.CodeModelInvalid, "%d layers with %d windows and %d states", m.Layers, len(m.KVWindow), len(m.KVState))
 	case len(m.KV) != 0 && len(m.KV) != m.Layers:
 		return protocol.Errorf(protocol.CodeModelInvalid, "%d layers with %d KV sizes", m.Layers, len(m.KV))
 	case m.Width < 0 || m.Width > maxWidth || m.Vocab < 0 || m.Vocab > maxVocab || m.Context < 0:
@@ -125,6 +140,14 @@ func (m *Model) check() error {
 	}
 	if slices.ContainsFunc(m.KV, func(n int64) bool { return n < 0 || n > maxKV }) || m.ComputeBytesPerCell < 0 || m.ComputeBytesPerCell > maxKV {
 		return protocol.Errorf(protocol.CodeModelInvalid, "a KV size is negative or above %d bytes", int64(maxKV))
+	}
+	for i, n := range m.KVWindow {
+		if n < 0 || n > m.KV[i] {
+			return protocol.Errorf(protocol.CodeModelInvalid, "layer %d has %d bytes in its window", i, n)
+		}
+	}
+	if slices.ContainsFunc(m.KVState, func(n int64) bool { return n < 0 || n > maxState }) {
+		return protocol.Errorf(protocol.CodeModelInvalid, "a state is negative or above %d bytes", int64(maxState))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -81,7 +82,13 @@ var fields = []field{
 	{"limits.day_bytes", func(s *Settings) string { return within(s.Limits.DayBytes, MinDay, MaxBytes) }, func(s, def *Settings) { s.Limits.DayBytes = def.Limits.DayBytes }},
 	{"limits.sessions", func(s *Settings) string { return within(int64(s.Limits.Sessions), 1, MaxSessions) }, func(s, def *Settings) { s.Limits.Sessions = def.Limits.Sessions }},
 	{"proxy", func(s *Settings) string { return address(s.Proxy, "a proxy's address", "http", "https", "socks5") }, func(s, def *Settings) { s.Proxy = def.Proxy }},
+	{"updates.feed", func(s *Settings) string { return address(s.Updates.Feed, "a list of releases", "https") }, func(s, def *Settings) { s.Updates.Feed = def.Updates.Feed }},
+	{"updates.channel", func(s *Settings) string {
+		return unless(channelForm.MatchString(s.Updates.Channel), "is a word of small letters")
+	}, func(s, def *Settings) { s.Updates.Channel = def.Updates.Channel }},
 }
+
+var channelForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
 // Check says whether the settings can be used. The error is a *protocol.Error
 // with the code invalid_request, whose Param names the field as the JSON form

@@ -36,6 +36,15 @@ type Settings struct {
 	Proxy string `json:"proxy"`
 	// Snapshots allows beginnings of prompts to be kept on disk as state.
 	Snapshots bool `json:"snapshots"`
+	// Updates say how newer versions of Neuron are looked for.
+	Updates Updates `json:"updates"`
+}
+
+// Updates is about newer versions of Neuron. None is ever installed by itself.
+type Updates struct {
+	Check   bool   `json:"check"`   // read the list of releases once a day
+	Feed    string `json:"feed"`    // its https address, "" for the build's own
+	Channel string `json:"channel"` // "stable", or another one for those who try releases
 }
 
 // Pause is a pause by the user. The zero value is none.
@@ -89,6 +98,7 @@ func Defaults() Settings {
 		Rules:    Rules{IdleMinutes: 3, FullScreen: true, BusyPercent: 25, Apps: []string{}},
 		Schedule: Schedule{Hours: [7]uint32{allDay, allDay, allDay, allDay, allDay, allDay, allDay}},
 		Limits:   Limits{GPUs: []string{}, KeepFree: 5e9, UpRate: 2e6},
+		Updates:  Updates{Check: true, Channel: "stable"},
 	}
 }
 

@@ -148,7 +148,7 @@ func (n *Node) planner() (*planner.Planner, []*planner.Model, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l.Memory = m.AvailableBytes
+	l.Memory, l.Devices = m.AvailableBytes, n.devices
 	if p := n.shard.Process(); p != nil {
 		// The stage that runs gives way to what is planned.
 		s := p.Stats()

@@ -79,7 +79,7 @@ func dataError(dir string, err error) error {
 // listen opens a TCP port with a helpful error.
 func listen(ctx context.Context, what, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if errors.Is(err, addrInUse) {
 		return nil, protocol.Errorf(protocol.CodePortInUse, "%s: another program listens on %s", what, addr)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"neuron/engine/control"
 	"neuron/engine/localapi"
 	"neuron/engine/ownership/desk"
+	"neuron/engine/planner"
 	"neuron/engine/probe"
 	"neuron/engine/protocol"
 	"neuron/engine/receipt"
@@ -68,6 +69,9 @@ type NodeOptions struct {
 	KVBudget    int64 // bytes [a quarter of the memory that is available]
 	MemoryLimit int64 // bytes for weights and sessions [what is available]
 	NoRepack    bool
+	// GPUs are the devices that stages may use, by their names of
+	// engine/stage/gpu [the processor alone].
+	GPUs []string
 	// PrefixDisk bounds the snapshots of prompts' beginnings [1 GiB]; negative:
 	// none. PrivatePrefixes writes those of private sessions, too.
 	PrefixDisk      int64
@@ -114,6 +118,7 @@ type Node struct {
 	settleMu sync.Once
 
 	newFiles chan *artifact.Source // adopted while it runs
+	devices  []planner.Device      // GPUs that were chosen and are there; constant
 
 	seenMu sync.Mutex
 	// Protected by seenMu.
@@ -154,6 +159,7 @@ func NewNode(ctx context.Context, o NodeOptions) (_ *Node, err error) {
 	if n.spawn, err = spawn(n.o.Exe, n.o.Log); err != nil {
 		return nil, err
 	}
+	n.lookForDevices(ctx)
 	want, err := n.openFiles(ctx)
 	if err != nil {
 		return nil, err

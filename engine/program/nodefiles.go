@@ -103,6 +103,10 @@ func (n *Node) newShard(want assignment) *shard {
 // newStage makes the keeper of a stage for a shard whose files are there.
 func (n *Node) newStage(held *artifact.Shard, files prepare) (*stage.Host, error) {
 	report := held.Capability(n.o.ChunkRows)
+	plan, err := held.Plan()
+	if err != nil {
+		return nil, err
+	}
 	maxContext := held.Source.Context()
 	if n.o.MaxContext > 0 {
 		maxContext = min(maxContext, n.o.MaxContext)
@@ -123,9 +127,9 @@ func (n *Node) newStage(held *artifact.Shard, files prepare) (*stage.Host, error
 		Spawn: n.spawn, Report: report, Prepare: files, Changed: n.stageChanged, Logger: n.o.Log("stage"),
 		Load: wire.Load{
 			NativeDir: n.o.NativeDir, First: report.Loaded.First, Last: report.Loaded.Last, Layers: report.Layers,
-			ExitNode: held.Source.Model.Family().Exit,
-			Threads:  threads, Adaptive: n.o.Threads == 0, ChunkRows: n.o.ChunkRows, MaxContext: maxContext, MaxSessions: n.o.MaxSessions,
-			KVBudget: budget, KVBytesPerCell: report.KVBytesPerCell, NoRepack: n.o.NoRepack,
+			Plan: plan, Memory: report.Memory,
+			Threads: threads, Adaptive: n.o.Threads == 0, ChunkRows: n.o.ChunkRows, MaxContext: maxContext, MaxSessions: n.o.MaxSessions,
+			KVBudget: budget, KVBytesPerCell: report.KVBytesPerCell, NoRepack: n.o.NoRepack, GPUs: n.o.GPUs,
 			Prefixes: wire.Prefixes{Dir: filepath.Join(n.o.Data, prefixFolder), DiskBytes: n.o.PrefixDisk, Private: n.o.PrivatePrefixes},
 		},
 	}), nil

@@ -42,6 +42,9 @@ func (s *nodeStatus) Status() localapi.Status {
 			out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityError, e))
 		}
 	}
+	if e := n.missingDevices(); e != nil {
+		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, e))
+	}
 	// A broken connection says why the owner is not known either.
 	if e := out.Owner.Error; e != nil && tracker.Connected {
 		out.Health = append(out.Health, localapi.HealthOf(localapi.SeverityWarning, e))
@@ -176,7 +179,7 @@ func (n *Node) trackerStatus() (localapi.Tracker, *protocol.Error) {
 		return localapi.Tracker{URL: n.o.Tracker, State: state, Since: n.began}, nil
 	}
 	st := c.State()
-	out := localapi.Tracker{URL: st.URL, Connected: st.Status == control.StatusConnected, State: string(st.Status), Since: st.Since}
+	out := localapi.Tracker{URL: st.URL, Name: st.Network, Connected: st.Status == control.StatusConnected, State: string(st.Status), Since: st.Since}
 	if out.Connected {
 		return out, nil
 	}

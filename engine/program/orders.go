@@ -149,7 +149,7 @@ func (s *nodeStatus) Plans(ctx context.Context) ([]localapi.Plan, error) {
 			c := r.Cost
 			x.Ranges = append(x.Ranges, localapi.PlanRange{
 				Range: r.Range, Text: r.Text, Fetch: c.FetchBytes, Seconds: int64(c.FetchTime.Seconds()), Disk: c.DiskBytes,
-				Memory: c.Anonymous, Fit4K: c.Fit4K, Fit32K: c.Fit32K,
+				Memory: c.Anonymous, Weights: c.Weights, KVPerToken: c.KVPerCell, Fit4K: c.Fit4K, Fit32K: c.Fit32K,
 			})
 		}
 		out = append(out, x)

@@ -50,8 +50,10 @@ const (
 	CodeTemplateInvalid Code = "template_invalid"        // the chat template cannot be run
 	CodeGrammarInvalid  Code = "grammar_invalid"         // the grammar does not parse
 	CodeDoesNotFit      Code = "does_not_fit"            // the range's weights are larger than this node's memory
+	CodeSeamMismatch    Code = "seam_mismatch"           // neighbours disagree in width, element type or sidebands of their seam
 	// Stages and hops.
 	CodeStageLost       Code = "stage_lost"       // the stage process ended
+	CodeStageCrashes    Code = "stage_crashes"    // the stage process dies again and again with this model; it is not started any more
 	CodeStageFrozen     Code = "stage_frozen"     // the stage or peer gives no sign of life
 	CodeStageOverloaded Code = "stage_overloaded" // the stage's queue is full
 	CodeHopLost         Code = "hop_lost"         // a connection of the route broke
@@ -60,6 +62,7 @@ const (
 	CodeNativeMissing   Code = "native_missing"   // the native libraries are not installed
 	CodeNativeLayout    Code = "native_layout"    // the native library is not the pinned one
 	CodeHostBusy        Code = "host_busy"        // other programs need the CPU
+	CodeDeviceMissing   Code = "device_missing"   // a chosen graphics card is not there; the processor computes instead
 	// Receipts.
 	CodeReceiptInvalid  Code = "receipt_invalid"  // a receipt breaks the format, or is not what its lease allows
 	CodeReceiptConflict Code = "receipt_conflict" // a receipt contradicts another one, or what came over the seam
@@ -69,7 +72,11 @@ const (
 	CodeDiskFull       Code = "disk_full"       // no space left for the data folder
 	CodeDataFolder     Code = "data_folder"     // the data folder cannot be used
 	CodeAlreadyRunning Code = "already_running" // another process owns this data folder
+	CodeSettingsBroken Code = "settings_broken" // the settings could not be read, or some of them; what could not has its first value
 	CodeSwarmLost      Code = "swarm_lost"      // the process that fetches and seeds models ended; it is started again
+	// Releases.
+	CodeUpdateAvailable Code = "update_available" // a newer version of Neuron is there
+	CodeUpdateInvalid   Code = "update_invalid"   // the list of releases, or a package, is not what its publisher signed
 )
 
 // codeInfo holds what is fixed per code: the HTTP status on every HTTP face,
@@ -118,7 +125,9 @@ var codes = map[Code]codeInfo{
 	CodeTemplateInvalid: {400, "invalid_request_error", ""},
 	CodeGrammarInvalid:  {400, "invalid_request_error", ""},
 	CodeDoesNotFit:      {422, "server_error", "choose fewer layers, or raise the memory limit"},
+	CodeSeamMismatch:    {409, "server_error", "bring all nodes of the route to the same version of Neuron and of the model"},
 	CodeStageLost:       {502, "server_error", "try again: a retry starts a new session"},
+	CodeStageCrashes:    {503, "server_error", "use another model or range, or start the node again after an update"},
 	CodeStageFrozen:     {502, "server_error", "try again: a retry starts a new session"},
 	CodeStageOverloaded: {503, "server_error", "try again in a moment"},
 	CodeHopLost:         {502, "server_error", "try again: a retry starts a new session"},
@@ -127,6 +136,7 @@ var codes = map[Code]codeInfo{
 	CodeNativeMissing:   {500, "server_error", "run 'make native', or set NEURON_LLAMA_DIR to the folder with the llama.cpp libraries"},
 	CodeNativeLayout:    {500, "server_error", "install the pinned native libraries with 'make native'"},
 	CodeHostBusy:        {503, "server_error", "other programs need the processor; try again later"},
+	CodeDeviceMissing:   {503, "server_error", "connect it again or install its driver, or choose another device in the settings"},
 	CodeReceiptInvalid:  {422, "server_error", ""},
 	CodeReceiptConflict: {409, "server_error", ""},
 	CodeReceiptUnsigned: {502, "server_error", "try again: a retry starts a new session"},
@@ -134,7 +144,10 @@ var codes = map[Code]codeInfo{
 	CodeDiskFull:        {507, "server_error", "free some space or choose another data folder"},
 	CodeDataFolder:      {500, "server_error", "choose a data folder that this user may write"},
 	CodeAlreadyRunning:  {409, "server_error", "stop the other process or choose another data folder"},
+	CodeSettingsBroken:  {500, "server_error", "look through the settings and make those again that are missing; nothing else is lost"},
 	CodeSwarmLost:       {503, "server_error", "it is started again by itself; see the log when it keeps ending"},
+	CodeUpdateAvailable: {409, "invalid_request_error", "see Settings, Network, or run 'neuron-engine update'"},
+	CodeUpdateInvalid:   {502, "server_error", "nothing was installed; if it stays so for days, get the newest version from its publisher's page"},
 }
 
 // Known reports whether c is in this build's list.

@@ -125,6 +125,8 @@ type Welcome struct {
 	AnnounceToken string `json:"announce_token,omitempty"`
 	// Owner is the owner id that the node is bound to, "" for none.
 	Owner string `json:"owner,omitempty"`
+	// Network is what the tracker's operator calls the network, "" for nothing.
+	Network string `json:"network,omitempty"`
 }
 
 // Refused says why not, and when to come back (0: never with this build).
@@ -216,6 +218,9 @@ type RouteRequest struct {
 	Prefixes []Prefix `json:"prefixes,omitempty"`
 	// RTTMicros are the gateway's own round trips to nodes.
 	RTTMicros map[NodeID]int64 `json:"rtt_us,omitempty"`
+	// DType is the element type that is wanted for hidden states, "" for f32. A
+	// route on which some hop does not allow it gets f32.
+	DType string `json:"dtype,omitempty"`
 }
 
 // RouteReply carries the lease and why it was chosen.

@@ -28,7 +28,7 @@ const FrameVersion = 1
 //
 // The payload of a row frame is, in this order and without padding: ids (one
 // i32 per row) if PartIDs, hidden states (rows x width x dtype) if PartHidden,
-// sideband (rows x sideband bytes) if PartSideband. Other kinds carry bytes
+// sideband (rows x sideband bytes: i32 cell indices) if PartSideband. Other kinds carry bytes
 // whose meaning the kind fixes, with rows, width and sideband zero.
 const HeaderSize = 48
 
@@ -165,14 +165,19 @@ type Limits struct {
 // MaxChunkRows is the largest prefill chunk, in rows.
 const MaxChunkRows = 512
 
+// MaxRowPayload bounds the payload of a row frame, in bytes: a chunk of wide rows
+// has fewer of them (SeamRows). 64 rows of the widest stream (65536 elements in
+// F32) fit, and so do 512 rows of 8192 elements.
+const MaxRowPayload = 16 << 20
+
 // MaxContext is the cap on positions of a session (128K).
 const MaxContext = 128 * 1024
 
-// SeamLimits fits the widest residual stream in the catalogue (4 x 7168) at
-// the largest chunk.
+// SeamLimits fits the widest residual stream in the catalogue (4 x 7168); frames
+// are bounded by bytes, see MaxRowPayload.
 func SeamLimits() Limits {
 	return Limits{
-		MaxRows: MaxChunkRows, MaxWidth: 65536, MaxPayload: MaxChunkRows * 65536 * 4,
+		MaxRows: MaxChunkRows, MaxWidth: 65536, MaxPayload: MaxRowPayload,
 		MaxControl: 64 << 10, MaxPos: MaxContext,
 	}
 }
@@ -291,7 +296,7 @@ func (h Header) check(l Limits) error {
 	if hidden != (h.Width != 0) || hidden != (h.DType != DTypeNone) || h.Width > l.MaxWidth {
 		return Errorf(CodeFrameInvalid, "width %d, dtype %s and parts %d do not agree", h.Width, h.DType, h.Parts)
 	}
-	if (h.Parts&PartSideband != 0) != (h.Sideband != 0) || h.Sideband > l.MaxWidth*4 {
+	if (h.Parts&PartSideband != 0) != (h.Sideband != 0) || h.Sideband > MaxTopK*TopKSize {
 		return Errorf(CodeFrameInvalid, "sideband of %d bytes per row and parts %d do not agree", h.Sideband, h.Parts)
 	}
 	if want := h.rowBytes() * uint64(h.Rows); want != uint64(h.Length) {

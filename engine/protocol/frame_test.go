@@ -109,7 +109,7 @@ func TestHeaderRules(t *testing.T) {
 		{"too wide", rows(pre, hid, f32, 1, 17, 0, 68), false},
 		{"sideband without size", rows(pre, ids|side, none, 1, 0, 0, 4), false},
 		{"size without sideband", rows(pre, ids, none, 1, 0, 4, 8), false},
-		{"sideband too wide", rows(pre, ids|side, none, 1, 0, 65, 69), false},
+		{"sideband too wide", rows(pre, ids|side, none, 1, 0, 4*protocol.MaxTopK+4, 4*protocol.MaxTopK+8), false},
 		{"payload too short", rows(pre, hid, f32, 2, 16, 0, 124), false},
 		{"payload too long", rows(pre, ids, none, 1, 0, 0, 8), false},
 		{"payload above the limit", rows(pre, hid, f32, 5, 16, 0, 320), false},
@@ -295,14 +295,35 @@ func TestLengthIsComputed(t *testing.T) {
 func TestSeamFitsItsLimits(t *testing.T) {
 	t.Parallel()
 	seam, pipe := protocol.SeamLimits(), protocol.PipeLimits()
-	// The widest residual stream of the catalogue at the largest chunk.
-	widest := protocol.Header{
-		Kind: protocol.KindPrefill, DType: protocol.DTypeF32, Parts: protocol.PartHidden | protocol.PartIDs,
-		Rows: protocol.MaxChunkRows, Width: 4 * 7168,
-	}
-	f := &protocol.Frame{Header: widest, Payload: make([]byte, protocol.MaxChunkRows*(4+4*7168*4))}
-	if _, err := protocol.AppendFrame(nil, f, seam); err != nil {
-		t.Error(err)
+	for name, c := range map[string]struct {
+		width int
+		d     protocol.DType
+		side  protocol.Sideband
+		rows  int
+	}{
+		"a plain stream":                {4096, protocol.DTypeF32, protocol.Sideband{}, 512},
+		"a wide one":                    {4 * 4096, protocol.DTypeF32, protocol.Sideband{}, 256},
+		"a wide one with ids":           {4 * 4096, protocol.DTypeF32, protocol.Sideband{IDs: true}, 192},
+		"a wide one in halves":          {4 * 4096, protocol.DTypeF16, protocol.Sideband{}, 512},
+		"the widest of the catalogue":   {4 * 7168, protocol.DTypeF32, protocol.Sideband{IDs: true}, 128},
+		"indices of cells":              {6144, protocol.DTypeF32, protocol.Sideband{TopK: 2048}, 512},
+		"the widest that may be":        {65536, protocol.DTypeF32, protocol.Sideband{}, 64},
+		"the widest, with all sideband": {65536, protocol.DTypeF32, protocol.Sideband{IDs: true, TopK: protocol.MaxTopK}, 56},
+	} {
+		rows := protocol.SeamRows(protocol.MaxChunkRows, c.width, c.d, c.side)
+		if rows != c.rows {
+			t.Errorf("%s: %d rows in a chunk, want %d", name, rows, c.rows)
+		}
+		p := protocol.RowParts{DType: c.d, Width: c.width, Hidden: make([]byte, rows*c.width*c.d.Size())}
+		if c.side.IDs {
+			p.IDs = make([]int32, rows)
+		}
+		if c.side.TopK > 0 {
+			p.TopK = make([]int32, rows*c.side.TopK)
+		}
+		if _, err := protocol.AppendFrame(nil, protocol.RowFrame(protocol.Header{Kind: protocol.KindPrefill}, rows, p), seam); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if pipe.MaxControl <= seam.MaxControl || pipe.MaxPayload != seam.MaxPayload || pipe.MaxPos != protocol.MaxContext {
 		t.Errorf("pipe limits %+v against %+v", pipe, seam)

@@ -24,6 +24,9 @@ func FuzzFrame(f *testing.F) {
 		protocol.ControlFrame(protocol.KindTruncate, 1, 2, 3),
 		protocol.ErrorFrame(1, 2, protocol.Errorf(protocol.CodeKVBudget, "full")),
 		protocol.AckFrame(protocol.Header{Pos: 5}, protocol.Ack{Rows: 1}),
+		protocol.RowFrame(protocol.Header{Kind: protocol.KindPrefill, Pos: 3}, 2, protocol.RowParts{
+			IDs: []int32{4, 5}, Hidden: make([]byte, 16), DType: protocol.DTypeF16, Width: 4, TopK: []int32{3, 0, -1, 1, 2, 4},
+		}),
 	} {
 		b, err := protocol.AppendFrame(nil, fr, fuzzLimits)
 		if err != nil {
@@ -47,6 +50,17 @@ func FuzzFrame(f *testing.F) {
 			fr.IDs()
 			fr.Hidden()
 			fr.SidebandBytes()
+			for top := range 4 {
+				_ = fr.CheckTopK(top)
+			}
+			_ = fr.CheckIDs(7)
+			if fr.Kind.Rows() && fr.Sideband%protocol.TopKSize == 0 {
+				// Its parts make the same frame again.
+				same := protocol.RowFrame(fr.Header, int(fr.Rows), protocol.RowParts{IDs: fr.IDs(), Hidden: fr.Hidden(), DType: fr.DType, Width: int(fr.Width), TopK: fr.TopK()})
+				if same.Header != fr.Header || !bytes.Equal(same.Payload, fr.Payload) {
+					t.Fatalf("%+v taken apart is %+v", fr.Header, same.Header)
+				}
+			}
 			_ = fr.CheckFinite()
 			_, _ = fr.Token()
 			_, _ = fr.Ack()

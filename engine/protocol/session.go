@@ -85,8 +85,8 @@ type Capability struct {
 	WholeOnly string `json:"whole_only,omitempty"`
 	// Cuts are the boundaries at which the whole model may be cut in two.
 	Cuts []int `json:"cuts"`
-	// Sidebands name what crosses the seam besides hidden rows; empty for
-	// nothing.
+	// Sidebands name what crosses seams of this model besides hidden rows; empty
+	// for nothing. Seams says at which boundaries, and how much.
 	Sidebands []string `json:"sidebands"`
 	// KVBytesPerCell is the cost of one position in all loaded layers,
 	// KVLayerBytes the same layer by layer (empty when only the sum is known),
@@ -118,11 +118,21 @@ type Capability struct {
 	// without it nothing is guessed (verify frames). Recurrent states and
 	// sliding windows cannot.
 	Rewinds bool `json:"rewinds,omitempty"`
+	// Seams are the boundaries of the model at which stages need a sideband.
+	Seams []SeamNeed `json:"seams,omitempty"`
+	// Vocab is the number of token ids; 0: not known.
+	Vocab int `json:"vocab,omitempty"`
+	// Memory is what a session costs by kind of memory, pads included; empty
+	// where only KVBytesPerCell is known.
+	Memory Memory `json:"memory,omitempty"`
 }
 
 // KVBytes is the memory that one session of so many cells takes, exactly;
 // cells are what the stage reserved, a power of two from 256 on.
 func (c *Capability) KVBytes(cells int) int64 {
+	if len(c.Memory) > 0 {
+		return c.Memory.Bytes(cells)
+	}
 	return (c.KVBytesPerCell-c.KVWindowBytes)*int64(cells) + c.KVWindowBytes*int64(min(cells, c.KVWindowCells))
 }
 

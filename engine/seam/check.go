@@ -10,6 +10,8 @@ type rowRules struct {
 	width int
 	dtype protocol.DType
 	rows  int
+	side  protocol.Sideband // beside hidden states
+	vocab int               // 0: not known
 }
 
 // check refuses frames that do not look like it; f has passed the checks that
@@ -22,8 +24,14 @@ func (r rowRules) check(f *protocol.Frame) *protocol.Error {
 		return errorf(protocol.CodeFrameInvalid, "%d rows in a frame, the stage takes %d", f.Rows, r.rows)
 	}
 	want := protocol.PartHidden
-	if r.ids {
+	switch {
+	case r.ids:
 		want = protocol.PartIDs
+	case r.side.IDs:
+		want |= protocol.PartIDs
+	}
+	if r.side.TopK > 0 {
+		want |= protocol.PartSideband
 	}
 	if f.Kind == protocol.KindVerify {
 		if f.Rows > protocol.MaxSpanPositions {
@@ -34,13 +42,16 @@ func (r rowRules) check(f *protocol.Frame) *protocol.Error {
 	if f.Parts != want {
 		return errorf(protocol.CodeFrameInvalid, "row parts %d, want %d", f.Parts, want)
 	}
-	for _, id := range f.IDs() {
-		if id < 0 {
-			return errorf(protocol.CodeFrameInvalid, "negative token id")
-		}
+	if err := f.CheckIDs(r.vocab); err != nil {
+		return err
 	}
 	if r.ids {
 		return nil
+	}
+	if r.side.TopK > 0 {
+		if err := f.CheckTopK(r.side.TopK); err != nil {
+			return err
+		}
 	}
 	if int(f.Width) != r.width || f.DType != r.dtype {
 		return errorf(protocol.CodeFrameInvalid, "rows of %d x %s, want %d x %s", f.Width, f.DType, r.width, r.dtype)
@@ -56,6 +67,7 @@ func rowLimits(c protocol.Capability) protocol.Limits {
 	l := protocol.SeamLimits()
 	l.MaxRows = uint32(min(max(c.ChunkRows, 1), protocol.MaxChunkRows))
 	l.MaxWidth = min(l.MaxWidth, uint32(max(c.Width, 1)))
-	l.MaxPayload = max(l.MaxControl, l.MaxRows*(l.MaxWidth*4+4))
+	row := uint64(l.MaxWidth)*4 + uint64(max(c.Widest().RowBytes(), 4))
+	l.MaxPayload = max(l.MaxControl, uint32(min(uint64(l.MaxPayload), uint64(l.MaxRows)*row)))
 	return l
 }

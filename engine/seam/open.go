@@ -113,6 +113,7 @@ func (s *Server) open(ctx context.Context, req *protocol.OpenRequest, peer proto
 	st, err := stage.Open(ctx, StageOpen{
 		Session: lease.Session, Use: lease.Hops[req.Hop].Use, Context: lease.Context,
 		Sampler: req.Sampler, Prompt: req.Prompt, Prefix: prefixOf(lease, req.Hop, keys),
+		DType: lease.DType, In: capab.Crosses(lease.Hops, req.Hop), Out: capab.Crosses(lease.Hops, req.Hop+1),
 	})
 	if err != nil {
 		s.forget(lease.Session)

@@ -92,14 +92,17 @@ const inboxFrames = 16
 func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st StageSession, rec HopReceipts) *session {
 	sess := &session{
 		srv: s, id: l.Session, lease: l, hop: hop, tail: hop == len(l.Hops)-1, prev: l.Driver, capab: c,
-		in: rowRules{ids: hop == 0, width: c.Width, dtype: l.DType, rows: c.ChunkRows},
+		in: rowRules{
+			ids: hop == 0, width: c.Width, dtype: l.DType, rows: c.ChunkRows,
+			side: c.Crosses(l.Hops, hop), vocab: c.Vocab,
+		},
 		st: st, rec: rec, cells: st.Cells(), opened: s.o.Now(),
 		inbox: newInbox(inboxFrames, max(c.InFlightBytes, int64(rowLimits(c).MaxPayload))),
 		up:    make(chan *protocol.Frame, 64), tok: make(chan *protocol.Frame, 256), kick: make(chan struct{}, 1),
 		freed: make(chan struct{}), over: make(chan struct{}), phase: protocol.PhaseOpening,
 	}
 	sess.out = sess.in
-	sess.out.ids = false
+	sess.out.ids, sess.out.side = false, c.Crosses(l.Hops, hop+1)
 	if hop > 0 {
 		sess.prev = l.Hops[hop-1].Node
 	}

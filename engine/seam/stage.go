@@ -31,6 +31,11 @@ type StageOpen struct {
 	// Prefix says what state of other sessions may be used, and for whom this
 	// session's may be kept.
 	Prefix Prefix
+	// DType is the element type of hidden states in frames; none means F32.
+	DType protocol.DType
+	// In is what rows bring besides hidden states, Out what they take along to
+	// the next hop.
+	In, Out protocol.Sideband
 }
 
 // Prefix names the beginning of a session's prompt. The zero value: no state is
@@ -55,7 +60,7 @@ type StageSession interface {
 	Send(ctx context.Context, f *protocol.Frame) error
 	// Frames delivers, in the order of execution: for each row frame an ack,
 	// and then either the rows for the next hop (same kind, position, epoch
-	// and flags; the ids of a verify frame too) or, on the tail, a token frame
+	// and flags; the ids of a verify frame and the sideband Out too) or, on the tail, a token frame
 	// when FlagSample was set, for a verify frame one more for each guess that
 	// was right, all but the last with FlagMore. When
 	// the stage ends the session by itself, one error frame comes last. The

@@ -24,6 +24,7 @@ type driver struct {
 	// release says, per hop, that the session may exist there.
 	release []bool
 	head    protocol.Capability
+	rows    int // the most of a prefill chunk
 
 	stream  Stream
 	tokens  TokenStream
@@ -85,6 +86,9 @@ func (d *driver) route() (*protocol.SignedLease, *protocol.Error) {
 		Session: g.id, Model: g.req.Model, Context: d.roundContext(ctx, need), Prompt: len(g.req.Prompt), Policy: g.req.Policy,
 		APIKey: d.o.APIKey, Prefixes: d.keys.Landmarks(),
 	}
+	if d.o.Halves {
+		rr.DType = protocol.DTypeF16.String()
+	}
 	if d.o.RTT != nil {
 		rr.RTTMicros = d.o.RTT()
 	}
@@ -107,6 +111,8 @@ func (d *driver) route() (*protocol.SignedLease, *protocol.Error) {
 		return bad("the lease is for session %s", l.Session)
 	case l.Driver != d.o.Node:
 		return bad("the lease names another driver")
+	case l.DType == protocol.DTypeF16 && !d.o.Halves:
+		return bad("the lease halves hidden states, which was not asked for")
 	case l.Context < need:
 		return bad("the lease reserves %d cells, %d are needed", l.Context, need)
 	case g.req.Policy == "private" && l.Policy != "private":

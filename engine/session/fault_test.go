@@ -95,7 +95,10 @@ func TestFaults(t *testing.T) {
 		{"hop unreachable", with(2, func(s *sessiontest.Script) { s.OpenError = map[int]*protocol.Error{0: coded(protocol.CodeUnavailable)} }), protocol.CodeUnavailable, protocol.PhaseOpening, 0, true},
 		{"hop silent", with(2, func(s *sessiontest.Script) { s.OpenDelay = map[int]time.Duration{1: time.Hour} }), protocol.CodeTimeout, protocol.PhaseOpening, 1, true},
 		{"other build", reply(1, func(r *protocol.OpenReply) { r.Report.Build.Llama = "other" }), protocol.CodeBuildMismatch, protocol.PhaseOpening, 1, false},
-		{"other width", reply(1, func(r *protocol.OpenReply) { r.Report.Width = 16 }), protocol.CodeLeaseInvalid, protocol.PhaseOpening, 1, false},
+		{"other width", reply(1, func(r *protocol.OpenReply) { r.Report.Width = 16 }), protocol.CodeSeamMismatch, protocol.PhaseOpening, 1, false},
+		{"other sidebands", reply(1, func(r *protocol.OpenReply) {
+			r.Report.Seams = []protocol.SeamNeed{{First: 1, Last: 2, Sideband: protocol.Sideband{IDs: true}}}
+		}), protocol.CodeSeamMismatch, protocol.PhaseOpening, 1, false},
 		{"other model", reply(0, func(r *protocol.OpenReply) { r.Report.Model = "x" }), protocol.CodeLeaseInvalid, protocol.PhaseOpening, 0, false},
 		{"other range", reply(1, func(r *protocol.OpenReply) { r.Report.Loaded.First++ }), protocol.CodeRangeInvalid, protocol.PhaseOpening, 1, false},
 		{"no head", reply(0, func(r *protocol.OpenReply) { r.Report.Head = false }), protocol.CodeLeaseInvalid, protocol.PhaseOpening, 0, false},

@@ -56,6 +56,7 @@ func (d *driver) open(signed *protocol.SignedLease) *protocol.Error {
 		}
 	}
 	d.head = replies[0].Report
+	d.rows = d.chunkRows(replies)
 	d.openGuesses(replies)
 	d.openPrefix(replies)
 	if name := d.head.Name; name != "" && len(name) <= 256 {
@@ -108,8 +109,12 @@ func (d *driver) checkReply(i int, r, first *protocol.OpenReply) *protocol.Error
 		return bad("the last hop does not sample")
 	case many && c.WholeOnly != "":
 		return protocol.Errorf(protocol.CodeModelUncut, "this model is not cut: %.200s", c.WholeOnly)
-	case many && (c.Width <= 0 || c.Width != first.Report.Width):
-		return bad("hidden rows of %d elements, hop 0 has %d", c.Width, first.Report.Width)
+	case many && c.Width <= 0:
+		return bad("hidden rows of %d elements", c.Width)
+	case many && protocol.CheckSeamNeeds(c.Seams, c.Layers) != nil:
+		return protocol.CheckSeamNeeds(c.Seams, c.Layers)
+	case many && first.Report.SameSeams(c) != nil:
+		return first.Report.SameSeams(c)
 	case many && !slices.Contains(c.DTypes, d.lease.DType.String()):
 		return protocol.Errorf(protocol.CodeUnsupported, "the hop does not take %s rows", d.lease.DType)
 	case r.Cells < d.lease.Context:
@@ -118,6 +123,20 @@ func (d *driver) checkReply(i int, r, first *protocol.OpenReply) *protocol.Error
 		return bad("prefill chunks of %d rows", c.ChunkRows)
 	}
 	return nil
+}
+
+// chunkRows is the most rows of a prefill chunk on this route: what every hop
+// takes, and on several hops what a frame of its widest seam may hold.
+func (d *driver) chunkRows(replies []*protocol.OpenReply) int {
+	most := protocol.MaxChunkRows
+	for i, r := range replies {
+		c := &r.Report
+		most = min(most, c.ChunkRows)
+		if i > 0 {
+			most = min(most, protocol.SeamRows(most, c.Width, d.lease.DType, c.Crosses(d.hops, i)))
+		}
+	}
+	return most
 }
 
 // openStreams opens the tokens on the tail, then the chain from hop 0, so that

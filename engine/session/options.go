@@ -25,6 +25,10 @@ type Options struct {
 	// APIKey is the key of the network that pays for all sessions; "": the owner
 	// of this engine's node pays. It is a secret.
 	APIKey string
+	// Halves asks for routes whose hidden states travel as binary16, where the
+	// model's family was certified for it: half the bytes, and answers that may
+	// differ in the last digits.
+	Halves bool
 	// NoDraft switches guesses off for all sessions.
 	NoDraft bool
 	// NoPrefix lets no session use or leave kept state of its prompt.

@@ -13,7 +13,7 @@ func (d *driver) prefill() (protocol.Token, *protocol.Error) {
 	g := d.g
 	g.setPhase(protocol.PhasePrefill)
 	total := uint32(len(g.req.Prompt))
-	rows := uint32(min(chunkUnit, d.head.ChunkRows))
+	rows := uint32(min(chunkUnit, d.rows))
 	d.progress = time.Now()
 	for {
 		for d.sent < total && len(d.headWait) < maxUnacked {
@@ -42,7 +42,7 @@ func (d *driver) prefill() (protocol.Token, *protocol.Error) {
 // time, at most twice the last size, and on a route of several hops small
 // enough that each of them gets several chunks to work on at the same time.
 func (d *driver) chunk(last, total uint32) uint32 {
-	limit := uint32(d.head.ChunkRows)
+	limit := uint32(d.rows)
 	if limit < chunkUnit {
 		return limit
 	}

@@ -96,6 +96,10 @@ func startStage(t *testing.T, src *artifact.Source, use protocol.Range) *stage.P
 	}
 	defer release()
 	c := shard.Capability(64)
+	plan, err := shard.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
 	spawn := stage.Spawn{Exe: os.Args[0], Args: []string{"stage"}, Logger: slog.New(slog.DiscardHandler)}
 	// The race detector lets a process linger at its end; a stage gets to see few
 	// variables, so env sets this one.
@@ -103,8 +107,8 @@ func startStage(t *testing.T, src *artifact.Source, use protocol.Range) *stage.P
 		spawn.Exe, spawn.Args = env, []string{"GORACE=atexit_sleep_ms=0", os.Args[0], "stage"}
 	}
 	p, err := stage.Start(ctx, spawn, wire.Load{
-		NativeDir: dir, Paths: paths, First: use.First, Last: use.Last, Layers: c.Layers, ExitNode: "l_out",
-		Threads: 1, ChunkRows: 64, MaxContext: 1024, MaxSessions: 8, KVBytesPerCell: c.KVBytesPerCell, KVBudget: 16 * 512 * c.KVBytesPerCell,
+		NativeDir: dir, Paths: paths, First: use.First, Last: use.Last, Layers: c.Layers, Plan: plan, Memory: c.Memory,
+		Threads: 1, ChunkRows: 64, MaxContext: 1024, MaxSessions: 8, KVBytesPerCell: c.KVBytesPerCell, KVBudget: 16 * c.KVBytes(512),
 	}, c)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +119,18 @@ func startStage(t *testing.T, src *artifact.Source, use protocol.Range) *stage.P
 
 func newStageWorld(t *testing.T, hops int) *stageWorld {
 	t.Helper()
-	src, err := artifact.Inspect(t.Context(), filepath.Join("..", "..", "assets", "model", "guide-q8_0.gguf"), "", slog.New(slog.DiscardHandler))
+	const layers = 8
+	var cuts []int
+	for i := 1; i < hops; i++ {
+		cuts = append(cuts, i*layers/hops)
+	}
+	return newModelWorld(t, filepath.Join("..", "..", "assets", "model", "guide-q8_0.gguf"), cuts)
+}
+
+// newModelWorld is a route over a model that is cut there.
+func newModelWorld(t *testing.T, path string, cuts []int) *stageWorld {
+	t.Helper()
+	src, err := artifact.Inspect(t.Context(), path, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +145,9 @@ func newStageWorld(t *testing.T, hops int) *stageWorld {
 	}
 	scripted := sessiontest.New(sessiontest.Script{})
 	w.router = &fixedRouter{Router: scripted, key: key, driver: me.ID()}
-	layers := src.Model.Layers
-	for i := range hops {
-		use := protocol.Range{First: i * layers / hops, Last: (i + 1) * layers / hops}
+	ends := append(slices.Clone(cuts), src.Model.Layers)
+	for i, first := range append([]int{0}, cuts...) {
+		use := protocol.Range{First: first, Last: ends[i]}
 		p := startStage(t, src, use)
 		id, err := identity.New()
 		if err != nil {

@@ -28,7 +28,9 @@ type HostOptions struct {
 }
 
 // Host keeps one stage running: it starts a child, and when it ends starts
-// another one, after a pause that doubles up to ten seconds.
+// another one, after a pause that doubles up to ten seconds. A model whose
+// children keep dying before they have lived for a while is given up: Report then
+// says stage_crashes until the host ends.
 type Host struct {
 	o HostOptions
 
@@ -45,6 +47,8 @@ const (
 	longPause  = 10 * time.Second
 	// calmLife is how long a child must live for the pause to start over.
 	calmLife = 5 * time.Second
+	// mostDeaths is how many children may die in a row without a calm life.
+	mostDeaths = 5
 )
 
 // NewHost returns a host that does nothing until Run.
@@ -53,12 +57,19 @@ func NewHost(o HostOptions) *Host { return &Host{o: o, state: protocol.ShardLoad
 // Run keeps the stage running until ctx ends, and returns when the child is
 // gone.
 func (h *Host) Run(ctx context.Context) {
-	pause := firstPause
+	pause, deaths := firstPause, 0
 	for ctx.Err() == nil {
 		began := time.Now()
-		h.life(ctx)
-		if time.Since(began) > calmLife {
-			pause = firstPause
+		why := h.life(ctx)
+		switch {
+		case time.Since(began) > calmLife && !why.loading:
+			pause, deaths = firstPause, 0
+		case why.died():
+			deaths++
+		}
+		if deaths >= mostDeaths {
+			h.giveUp(ctx, why.err, deaths)
+			return
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -70,17 +81,38 @@ func (h *Host) Run(ctx context.Context) {
 	}
 }
 
+// giveUp waits for the end: nobody wants to see the same child die for ever.
+func (h *Host) giveUp(ctx context.Context, last *protocol.Error, deaths int) {
+	e := protocol.Errorf(protocol.CodeStageCrashes, "%d stage processes in a row died with this model, the last one so: %s", deaths, last.Message)
+	h.o.Logger.Error("Stage is not started any more", "code", string(e.Code), "error", e)
+	h.set(protocol.ShardFailed, nil, e)
+	<-ctx.Done()
+}
+
+// end is how a child's life ended.
+type end struct {
+	err     *protocol.Error // nil: in order
+	loading bool            // before it had loaded
+}
+
+// died reports whether the process itself failed, and not what it was asked for:
+// those that report a reason may do better next time.
+func (e end) died() bool {
+	return e.err != nil && (e.err.Code == protocol.CodeStageLost || e.err.Code == protocol.CodeStageFrozen)
+}
+
 // life is one child from start to end.
-func (h *Host) life(ctx context.Context) {
+func (h *Host) life(ctx context.Context) end {
 	h.set(protocol.ShardLoading, nil, nil)
 	p, err := h.start(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			e := protocol.AsError(err)
-			h.o.Logger.Error("Stage does not start", "code", string(e.Code), "error", err)
-			h.set(protocol.ShardFailed, nil, e)
+		if ctx.Err() != nil {
+			return end{}
 		}
-		return
+		e := protocol.AsError(err)
+		h.o.Logger.Error("Stage does not start", "code", string(e.Code), "error", err)
+		h.set(protocol.ShardFailed, nil, e)
+		return end{e, true}
 	}
 	h.o.Logger.Info("Stage ready", "layers", p.capability.Loaded.String(), "pid", p.Pid(),
 		"step_us", p.Loaded().StepMicros, "chunk_us", p.Loaded().ChunkMicros)
@@ -88,10 +120,12 @@ func (h *Host) life(ctx context.Context) {
 	select {
 	case <-p.Done():
 		h.set(protocol.ShardFailed, nil, p.Err())
+		return end{p.Err(), false}
 	case <-ctx.Done():
 		h.set(protocol.ShardDraining, nil, nil)
 		p.Stop()
 	}
+	return end{}
 }
 
 func (h *Host) start(ctx context.Context) (*Process, error) {

@@ -55,14 +55,26 @@ func Start(ctx context.Context, s Spawn, load wire.Load, report protocol.Capabil
 	}
 	report.ChunkRows, report.MaxContext, report.KVBudget = load.ChunkRows, load.MaxContext, l.KVBudget
 	report.KVBytesPerCell, report.ComputeBytes, report.ComputeBytesPerCell = l.KVBytesPerCell, l.ComputeBytes, l.ComputeBytesPerCell
-	report.DTypes, report.Rewinds = []string{protocol.DTypeF32.String()}, l.Rewinds
-	rowBytes := 4 * l.Width
-	if report.Head {
-		rowBytes = 4 // a token id
+	report.Rewinds, report.Memory = l.Rewinds, l.Memory
+	if len(report.DTypes) == 0 {
+		report.DTypes = []string{protocol.DTypeF32.String()}
 	}
-	report.InFlightBytes = int64(chunksInFlight * load.ChunkRows * rowBytes)
+	report.InFlightBytes = inFlight(&report)
 	p.capability = report
 	return p, nil
+}
+
+// inFlight is how much one session may have unacknowledged towards a stage:
+// chunksInFlight chunks of its rows, each bounded as a frame is.
+func inFlight(c *protocol.Capability) int64 {
+	if c.Head {
+		return int64(chunksInFlight * c.ChunkRows * 4) // token ids
+	}
+	side := c.Needs(c.Loaded.First)
+	// A later hop may need ids that this one only passes on.
+	side.IDs = side.IDs || c.Widest().IDs
+	rows := protocol.SeamRows(c.ChunkRows, c.Width, protocol.DTypeF32, side)
+	return int64(chunksInFlight*rows) * int64(c.Width*protocol.DTypeF32.Size()+side.RowBytes())
 }
 
 // Capability implements seam.Stage.
@@ -108,7 +120,7 @@ func (p *Process) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession
 
 	err := p.child.sendJSON(protocol.KindOpen, s.slot, wire.Open{
 		Session: o.Session, Exit: o.Use.Last, Context: o.Context, Sampler: o.Sampler, Prompt: o.Prompt,
-		Scope: o.Prefix.Scope[:], Keys: o.Prefix.Keys, Private: o.Prefix.Private,
+		DType: o.DType, In: o.In, Out: o.Out, Scope: o.Prefix.Scope[:], Keys: o.Prefix.Keys, Private: o.Prefix.Private,
 	})
 	if err != nil {
 		p.forget(s)

@@ -19,6 +19,7 @@ import (
 
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
+	"neuron/internal/acceptance/families"
 	"neuron/internal/localnet"
 	"neuron/llama/gguf"
 	"neuron/llama/synth"
@@ -174,7 +175,7 @@ func refusesWhatDoesNotFit(ctx context.Context, e *env) (figure string, err erro
 		return "", err
 	}
 	// What only a running stage knows is not in the report of a file.
-	if missing := incomplete(whole, "WholeOnly", "KVWindowBytes", "KVWindowCells", "KVBudget", "ComputeBytes", "ComputeBytesPerCell",
+	if missing := incomplete(whole, "WholeOnly", "Seams", "KVWindowBytes", "KVWindowCells", "KVBudget", "ComputeBytes", "ComputeBytesPerCell",
 		"InFlightBytes", "Build", "CPUVariant", "Threads", "Devices", "Rewinds"); len(missing) > 0 {
 		return "", fmt.Errorf("inspect leaves out %v", missing)
 	}
@@ -205,7 +206,7 @@ func refusesWhatDoesNotFit(ctx context.Context, e *env) (figure string, err erro
 		if err != nil {
 			return "", err
 		}
-		empty := []string{"WholeOnly", "KVWindowBytes", "KVWindowCells", "Devices"}
+		empty := []string{"WholeOnly", "Seams", "KVWindowBytes", "KVWindowCells", "Devices"}
 		if i == 0 {
 			empty = append(empty, "Tail")
 		} else {
@@ -225,8 +226,12 @@ func refusesWhatDoesNotFit(ctx context.Context, e *env) (figure string, err erro
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("model context fits=%d; route KV fits=%d; beside a session fits=%d; what fits runs; parts of a whole-only model: %q",
-		whole.MaxContext, narrowCells, narrowCells/2, reason), nil
+	others, err := families.Check(ctx, e.bin, e.data)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("model context fits=%d; route KV fits=%d; beside a session fits=%d; what fits runs; parts of a whole-only model: %q; %s",
+		whole.MaxContext, narrowCells, narrowCells/2, reason, others), nil
 }
 
 // refusals asks for too much in each way, and then for what was said to fit.

@@ -45,7 +45,7 @@ func layout(src *gguf.Model, o Options) (*manifest.Manifest, error) {
 	}
 	m := &manifest.Manifest{
 		Version: manifest.Version, Name: name(path, o.Name),
-		Architecture: desc.Arch, Layers: desc.Layers, Context: desc.Context, Width: desc.Embd, Alignment: meta.Alignment,
+		Architecture: desc.Arch, Layers: desc.Layers, Context: desc.Context, Width: desc.Width(), Alignment: meta.Alignment,
 		Cuts: []int{}, Ends: [][]manifest.Span{}, KVLayerBytes: desc.KVLayerBytes(0, desc.Layers, kvElem), KVWindowLayers: []int{},
 		Tokenizer: tokenizer(meta), License: license(meta, o.License), Torrent: manifest.Torrent{Private: o.Private},
 	}
@@ -53,13 +53,7 @@ func layout(src *gguf.Model, o Options) (*manifest.Manifest, error) {
 	if m.Tied, err = list(m, src); err != nil {
 		return nil, err
 	}
-	if desc.Window > 0 {
-		for i := range desc.Layers {
-			if desc.Sliding(i) {
-				m.KVWindowLayers, m.KVWindow = append(m.KVWindowLayers, i), desc.Window
-			}
-		}
-	}
+	layerMemory(m, desc)
 	m.WholeOnly = clip(whole(m, desc))
 	if m.WholeOnly != "" {
 		for i := range m.Tensors {
@@ -74,6 +68,31 @@ func layout(src *gguf.Model, o Options) (*manifest.Manifest, error) {
 	}
 	m.Torrent.Pieces = int((m.Size() + m.Torrent.PieceLength - 1) / m.Torrent.PieceLength)
 	return m, nil
+}
+
+// layerMemory says which part of a layer's memory slides and what it keeps
+// whatever the session's length.
+func layerMemory(m *manifest.Manifest, desc *family.Model) {
+	if len(m.KVLayerBytes) == 0 {
+		return
+	}
+	window, state := make([]int64, desc.Layers), make([]int64, desc.Layers)
+	partly, states := false, false
+	for i := range desc.Layers {
+		l := desc.LayerMemory(i, kvElem)
+		window[i], state[i] = l.Window, l.State
+		states = states || l.State > 0
+		if l.Window > 0 && desc.Window > 0 {
+			m.KVWindowLayers, m.KVWindow = append(m.KVWindowLayers, i), desc.Window
+			partly = partly || l.Window != l.Cell()
+		}
+	}
+	if partly {
+		m.KVWindowBytes = window
+	}
+	if states {
+		m.KVStateBytes = state
+	}
 }
 
 // list fills in files and tensors, all as UseAll.
@@ -128,28 +147,26 @@ func whole(m *manifest.Manifest, desc *family.Model) string {
 			layers[n]++
 			continue
 		}
-		switch {
-		case t.Name == "token_embd.weight" && m.Tied:
-			t.Use = manifest.UseEnds
-		case t.Name == "token_embd.weight":
-			t.Use = manifest.UseHead
-		case slices.Contains([]string{"output_norm.weight", "output.weight", "output.bias"}, t.Name):
-			t.Use = manifest.UseTail
-		case slices.Contains(desc.Family().Everywhere, t.Name):
-			t.Use = manifest.UseAll
-		default:
+		use, ok := desc.TensorUse(t.Name, m.Tied)
+		if !ok {
 			return fmt.Sprintf("tensor %q is not known for the %s family, and could be needed by any layer", t.Name, desc.Arch)
 		}
+		t.Use = uses[use]
 	}
 	if i := slices.Index(layers, 0); i >= 0 {
 		return fmt.Sprintf("layer %d has no tensors", i)
 	}
-	for _, n := range []string{"token_embd.weight", "output_norm.weight"} {
+	for _, n := range []string{"token_embd.weight", desc.Family().Norm} {
 		if !have[n] {
 			return fmt.Sprintf("there is no %s", n)
 		}
 	}
 	return ""
+}
+
+// uses are the manifest's words for those of llama/family.
+var uses = map[family.Use]manifest.Use{
+	family.UseHead: manifest.UseHead, family.UseTail: manifest.UseTail, family.UseEnds: manifest.UseEnds, family.UseAll: manifest.UseAll,
 }
 
 // blockOf is the layer in a name like "blk.7.attn_q.weight", in llama.cpp's

@@ -200,7 +200,7 @@ func TestStageIsASplitSet(t *testing.T) {
 				}
 			}
 			want := []string{"token_embd.weight", "output_norm.weight", "rope_freqs.weight"}
-			if r.head && !r.tail || r.tail && !tied {
+			if !tied || r.head && !r.tail {
 				want = append(want, "output.weight")
 			}
 			var got []string
@@ -373,9 +373,9 @@ func TestImportRefuses(t *testing.T) {
 	// A family without an entry: never cut, not even as a whole.
 	foreign := rewrite(t, src, func(kvs []gguf.KV, infos []gguf.TensorInfo) ([]gguf.KV, []gguf.TensorInfo) {
 		for i, kv := range kvs {
-			kvs[i].Key = strings.Replace(kv.Key, "llama.", "orion.", 1)
+			kvs[i].Key = strings.Replace(kv.Key, "llama.", "gptj.", 1)
 			if kv.Key == gguf.ArchitectureKey {
-				kvs[i].Value = gguf.String("orion")
+				kvs[i].Value = gguf.String("gptj")
 			}
 		}
 		return kvs, infos
@@ -640,7 +640,41 @@ func TestSlidingStagesCarryAPeriod(t *testing.T) {
 		f.Close()
 		p.Release()
 	}
-	if _, err := s.Prepare(5, 10); !errors.Is(err, family.ErrModel) {
-		t.Errorf("a stage that begins with a full layer: %v", err)
+}
+
+// TestPadLayersAreHoles: a stage that begins with a full layer gets one before
+// it that slides, without a byte of its own on the disk.
+func TestPadLayersAreHoles(t *testing.T) {
+	t.Parallel()
+	sh := shape()
+	sh.Family, sh.RopeFreqs, sh.Tied, sh.SlidingWindow = synth.FamilyGemma3, false, true, 64
+	s := imported(t, open(t, write(t, sh)), t.TempDir(), 5, 6) // the pad's layer is not here
+	p := prepared(t, s, 5, 6)
+	defer p.Release()
+	if p.Plan.Front != 1 || p.Plan.Back != 0 || p.Plan.Entry != "l_out-0" || p.Plan.ExitNode(6) != "l_out-1" {
+		t.Fatalf("plan %+v", p.Plan)
+	}
+	byBlock := map[string]int{}
+	for i, path := range p.Paths {
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := f.Header().Get("gemma3.block_count"); i == 0 {
+			if n, _ := v.Int(); n != 2 {
+				t.Errorf("%d layers", n)
+			}
+		}
+		for _, e := range f.Header().Tensors {
+			block, _, _ := strings.Cut(strings.TrimPrefix(e.Name, "blk."), ".")
+			byBlock[block]++
+			if block == "0" && slices.ContainsFunc(f.TensorData(e), func(b byte) bool { return b != 0 }) {
+				t.Errorf("the pad's %s is not zero", e.Name)
+			}
+		}
+		f.Close()
+	}
+	if byBlock["0"] == 0 || byBlock["0"] != byBlock["1"] {
+		t.Errorf("tensors %v", byBlock)
 	}
 }

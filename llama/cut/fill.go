@@ -35,16 +35,16 @@ type Spec struct {
 	Meta *gguf.Header
 	// Layers is what the caller expects of the metadata.
 	Layers int
-	// Tensors are the names of all tensors of the model.
-	Tensors []string
+	// Tensors are all tensors of the model, without their bytes.
+	Tensors []Shape
 }
 
 // shared lists the tensors that belong to no layer, sorted.
 func (p Spec) shared() []string {
 	out := []string{}
-	for _, name := range p.Tensors {
-		if _, _, block := splitBlock(name); !block {
-			out = append(out, name)
+	for _, t := range p.Tensors {
+		if _, _, block := splitBlock(t.Name); !block {
+			out = append(out, t.Name)
 		}
 	}
 	slices.Sort(out)
@@ -69,7 +69,10 @@ func Begin(dir string, p Spec) error {
 }
 
 func begin(dir string, p Spec) (*Index, error) {
-	meta, shared := p.Meta, p.shared()
+	meta, shared, shapes := p.Meta, p.shared(), shapesOf(p.Tensors, p.Layers)
+	if err := shapes.check(p.Layers); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrShard, err)
+	}
 	tied := !slices.Contains(shared, "output.weight")
 	if meta.Alignment > HeaderRegion {
 		return nil, fmt.Errorf("%w: alignment %d", ErrShard, meta.Alignment)
@@ -90,7 +93,7 @@ func begin(dir string, p Spec) (*Index, error) {
 	case err != nil:
 		x = &Index{Version: indexVersion, Model: p.Model, Alignment: meta.Alignment, Layers: p.Layers, Tied: tied, Files: map[string][]Tensor{}}
 	}
-	if err == nil && x.Meta == hex.EncodeToString(sum[:]) && slices.Equal(x.Shared, shared) {
+	if err == nil && x.Meta == hex.EncodeToString(sum[:]) && slices.Equal(x.Shared, shared) && x.Shapes.equal(shapes) {
 		if have, err := os.ReadFile(filepath.Join(dir, metaName)); err == nil && sha256.Sum256(have) == sum {
 			return x, nil
 		}
@@ -99,7 +102,7 @@ func begin(dir string, p Spec) (*Index, error) {
 	if err := atomicfile.Write(filepath.Join(dir, metaName), raw); err != nil {
 		return nil, fmt.Errorf("write %s: %w", metaName, err)
 	}
-	x.Meta, x.Shared = hex.EncodeToString(sum[:]), shared
+	x.Meta, x.Shared, x.Shapes = hex.EncodeToString(sum[:]), shared, shapes
 	return x, writeIndex(dir, x)
 }
 

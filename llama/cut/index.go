@@ -43,6 +43,9 @@ type Index struct {
 	// stage that lacks one would compute something else without an error. Empty
 	// in folders of earlier builds.
 	Shared []string `json:"shared,omitempty"`
+	// Shapes are all tensors of the model, for those that a stage pretends to
+	// have; nil in folders of earlier builds.
+	Shapes *Shapes `json:"shapes,omitempty"`
 	// Files maps a file name to its tensors in the order of their data. A file
 	// stands here only when all its bytes are in place and on the disk.
 	Files map[string][]Tensor `json:"files"`
@@ -121,6 +124,11 @@ func parseIndex(raw []byte) (*Index, error) {
 func (x *Index) check() error {
 	if x.Alignment == 0 || x.Alignment&(x.Alignment-1) != 0 || x.Alignment > HeaderRegion {
 		return fmt.Errorf("alignment %d", x.Alignment)
+	}
+	if x.Shapes != nil {
+		if err := x.Shapes.check(x.Layers); err != nil {
+			return err
+		}
 	}
 	for name, tensors := range x.Files {
 		if len(tensors) == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"neuron/internal/atomicfile"
 	"neuron/internal/filelock"
+	"neuron/llama/family"
 	"neuron/llama/gguf"
 )
 
@@ -22,6 +23,8 @@ type Prepared struct {
 	// First and Last are the stage's layers, Head and Tail its role.
 	First, Last int
 	Head, Tail  bool
+	// Plan says how to run it.
+	Plan family.Plan
 
 	lock *filelock.Lock
 }
@@ -45,20 +48,24 @@ func (s *Store) Prepare(first, last int) (*Prepared, error) {
 // damaged: a *DamagedError names all of them. It fails with ErrShard when the
 // folder lacks a file.
 func (s *Store) PrepareVerified(ctx context.Context, first, last int, o VerifyOptions) (*Prepared, error) {
-	if err := s.model.CheckRange(first, last); err != nil {
+	st, err := s.model.Stage(first, last)
+	if err != nil {
 		return nil, err
+	}
+	if s.model.WholeOnly != "" {
+		return nil, fmt.Errorf("%w: %s", ErrShard, s.model.WholeOnly)
 	}
 	lock, err := filelock.Wait(filepath.Join(s.dir, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("shard folder: %w", err)
 	}
-	p := &Prepared{First: first, Last: last, Head: first == 0, Tail: last == s.model.Layers, lock: lock}
+	p := &Prepared{First: first, Last: last, Head: first == 0, Tail: last == s.model.Layers, Plan: st.Plan, lock: lock}
 	parts, bad, err := s.verify(ctx, first, last, o)
 	if err == nil && len(bad) > 0 {
 		err = &DamagedError{Files: bad}
 	}
 	if err == nil {
-		p.Paths, err = s.writeHeaders(parts, first, last)
+		p.Paths, err = s.writeHeaders(parts, st)
 	}
 	if err != nil {
 		lock.Unlock()
@@ -77,8 +84,8 @@ type part struct {
 	size uint64 // data bytes
 }
 
-func (s *Store) writeHeaders(parts []part, first, last int) ([]string, error) {
-	meta, err := stageMetadata(s.meta.KVs, s.model, first, last)
+func (s *Store) writeHeaders(parts []part, st *family.Stage) ([]string, error) {
+	meta, err := stageMetadata(s.meta.KVs, s.model, st)
 	if err != nil {
 		return nil, err
 	}
@@ -186,14 +193,17 @@ func (p part) write(header []byte, rec map[string]record) (wrote bool, err error
 func (s *Store) parts(first, last int) ([]part, error) {
 	x := s.Index()
 	tag := fmt.Sprintf("%d-%d.gguf", first, last)
+	st, err := s.model.Stage(first, last)
+	if err != nil {
+		return nil, err
+	}
 	out := []part{{path: filepath.Join(s.dir, "stem-"+tag)}}
-
-	if list := standIns(s.model, x.Tied, first, last); len(list) > 0 {
-		infos := make([]gguf.TensorInfo, len(list))
-		for i, t := range list {
-			infos[i] = gguf.TensorInfo{Name: t.name, Dims: t.dims, Type: t.typ}
-		}
-		infos, size, err := gguf.Layout(infos, x.Alignment)
+	list, err := standIns(s.model, x, st)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 0 {
+		infos, size, err := gguf.Layout(list, x.Alignment)
 		if err != nil {
 			return nil, fmt.Errorf("stand-ins: %w", err)
 		}
@@ -218,7 +228,7 @@ func (s *Store) parts(first, last int) ([]part, error) {
 		names = append(names, layerFile(i))
 	}
 	for _, name := range names {
-		p, err := s.ownPart(x, name, first)
+		p, err := s.ownPart(x, name, first-st.Plan.Front)
 		if err != nil {
 			return nil, err
 		}
@@ -247,27 +257,19 @@ func (s *Store) ownPart(x *Index, name string, first int) (part, error) {
 // complete checks that the tensors of the range that belong to no layer are
 // there: those that every model has, and those that this one has.
 func (s *Store) complete(x *Index, first, last int) error {
-	var want []string
-	if first == 0 || last == s.model.Layers && x.Tied {
-		want = append(want, "token_embd.weight")
-	}
-	if last == s.model.Layers {
-		want = append(want, "output_norm.weight")
+	want := x.Shared
+	if len(want) == 0 { // of an earlier build
+		want = []string{"token_embd.weight", "output_norm.weight"}
 		if !x.Tied {
 			want = append(want, "output.weight")
 		}
 	}
-	for _, name := range x.Shared {
+	for _, name := range want {
 		need, err := needed(name, x.Tied, s.model, first, last)
 		if err != nil {
 			return err
 		}
-		if need {
-			want = append(want, name)
-		}
-	}
-	for _, name := range want {
-		if x.Files[FileOf(name)] == nil {
+		if need && x.Files[FileOf(name)] == nil {
 			return fmt.Errorf("%w: %s is missing", ErrShard, name)
 		}
 	}

@@ -10,64 +10,62 @@ import (
 )
 
 // needed says whether a stage for [first, last) has to hold a tensor's bytes.
-// The head looks tokens up, the tail projects them; a tied model projects with
-// the embedding. An unknown non-block tensor is refused: leaving it out would
-// change results without an error.
+// An unknown non-block tensor is refused: leaving it out would change results
+// without an error.
 func needed(name string, tied bool, m *family.Model, first, last int) (bool, error) {
 	if i, _, ok := splitBlock(name); ok {
 		return first <= i && i < last, nil
 	}
-	head, tail := first == 0, last == m.Layers
-	switch {
-	case name == "token_embd.weight":
-		return head || tail && tied, nil
-	case name == "output_norm.weight", name == "output.weight", name == "output.bias":
-		return tail, nil
-	case slices.Contains(m.Family().Everywhere, name):
-		return true, nil
+	use, ok := m.TensorUse(name, tied)
+	if !ok {
+		return false, fmt.Errorf("%w: tensor %.64q is not known for %s; serve this model whole", ErrShard, name, m.Arch)
 	}
-	return false, fmt.Errorf("%w: tensor %.64q is not known for %s; serve this model whole", ErrShard, name, m.Arch)
+	return use.NeededBy(m, first, last), nil
 }
 
-// standIn is a tensor that the library wants to see and never reads in this
-// stage; its bytes are a hole in a sparse file.
-type standIn struct {
-	name string
-	dims []uint64
-	typ  gguf.Type
-}
+// mute reports whether a stage sees no token and gives no logits, so that its
+// vocabulary may be small.
+func mute(p *family.Plan) bool { return !p.Head() && !p.Tail() && !p.In.IDs }
 
-// standIns lists what a stage must pretend to have.
-func standIns(m *family.Model, tied bool, first, last int) []standIn {
-	head, tail := first == 0, last == m.Layers
-	embd := uint64(m.Embd)
-	var out []standIn
-	if !tail {
-		out = append(out, standIn{"output_norm.weight", []uint64{embd}, gguf.TypeF32})
+// standIns lists what a stage must have for the library and never reads, or
+// reads as zeros: its bytes are a hole in a sparse file. These are the tensors
+// of other roles, under their own names, and all of the pad layers.
+func standIns(m *family.Model, x *Index, st *family.Stage) ([]gguf.TensorInfo, error) {
+	p := &st.Plan
+	shapes, err := x.shapes(m)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case head && !tail:
+	var out []gguf.TensorInfo
+	add := func(name string, s Shape, pad bool) {
+		out = append(out, gguf.TensorInfo{Name: name, Dims: s.dims(m, p, pad), Type: s.standInType(pad)})
+	}
+	for _, s := range shapes.Shared {
+		need, err := needed(s.Name, x.Tied, m, p.First, p.Last)
+		if err != nil {
+			return nil, err
+		}
+		if !need {
+			add(s.Name, s, false)
+		}
+	}
+	if p.Head() && !p.Tail() && x.Tied && !m.Family().OneMatrix {
 		// Without one the library would use the embedding a second time and
 		// repack it into anonymous memory.
-		out = append(out, standIn{"output.weight", []uint64{embd, uint64(m.Vocab)}, smallestType(embd)})
-	case tail && !head && !tied:
-		out = append(out, standIn{"token_embd.weight", []uint64{embd, uint64(m.Vocab)}, smallestType(embd)})
-	case !head && !tail:
-		out = append(out, standIn{"token_embd.weight", []uint64{embd, standInVocab}, gguf.TypeF32})
+		add("output.weight", Shape{Dims: []uint64{uint64(m.Embd), uint64(m.Vocab)}, Type: uint32(gguf.TypeF16)}, false)
 	}
-	return out
-}
-
-// smallestType is the type with the fewest bytes per element that rows of n
-// elements allow.
-func smallestType(n uint64) gguf.Type {
-	switch {
-	case n%gguf.TypeIQ1_S.BlockSize() == 0:
-		return gguf.TypeIQ1_S
-	case n%gguf.TypeQ4_0.BlockSize() == 0:
-		return gguf.TypeQ4_0
+	for at, slot := range st.Slots {
+		if !slot.Pad {
+			continue
+		}
+		if slot.Layer >= len(shapes.Of) {
+			return nil, fmt.Errorf("%w: it was made by an earlier build, which kept no shapes of other layers; import the model again", ErrShard)
+		}
+		for _, s := range shapes.Layers[shapes.Of[slot.Layer]] {
+			add(fmt.Sprintf("blk.%d.%s", at, s.Name), s, true)
+		}
 	}
-	return gguf.TypeF16
+	return out, nil
 }
 
 // withoutSplit drops keys that belong to a file, not to the model.
@@ -77,28 +75,35 @@ func withoutSplit(kvs []gguf.KV) []gguf.KV {
 	})
 }
 
-// stageMetadata rewrites the publisher's metadata for layers [first, last):
-// fewer layers, per-layer arrays cut, index-dependent patterns written out,
-// and no tokenizer where no token is seen.
-func stageMetadata(kvs []gguf.KV, m *family.Model, first, last int) ([]gguf.KV, error) {
+// stageMetadata rewrites the publisher's metadata for a stage: its number of
+// layers, per-layer arrays by its layers and pads, what the family sets, and no
+// tokenizer where no token is seen.
+func stageMetadata(kvs []gguf.KV, m *family.Model, st *family.Stage) ([]gguf.KV, error) {
 	prefix := m.Arch + "."
-	mute := first != 0 && last != m.Layers
-	f := m.Family()
-	out := make([]gguf.KV, 0, len(kvs)+4)
+	quiet := mute(&st.Plan)
+	set := map[string]bool{}
+	for _, kv := range st.Set {
+		set[kv.Key] = true
+	}
+	out := make([]gguf.KV, 0, len(kvs)+len(st.Set)+2)
 	for _, kv := range withoutSplit(kvs) {
 		own, isOwn := strings.CutPrefix(kv.Key, prefix)
 		switch {
-		case mute && strings.HasPrefix(kv.Key, "tokenizer."):
-			continue
+		case quiet && strings.HasPrefix(kv.Key, "tokenizer."), quiet && isOwn && own == "vocab_size", set[kv.Key]:
+			continue // written below
 		case isOwn && own == "block_count":
-			kv.Value = gguf.U32(uint32(last - first))
+			kv.Value = gguf.U32(uint32(len(st.Slots)))
 		case isOwn && own == "nextn_predict_layers":
 			kv.Value = gguf.U32(0)
-		case isOwn && own == "vocab_size" && mute,
-			isOwn && own == "attention.sliding_window_pattern":
-			continue // written below
-		case isOwn && slices.Contains(f.PerLayer, own) && kv.Value.Type() == gguf.ValueArray:
-			v, err := kv.Value.Slice(first, last)
+		case kv.Value.Type() == gguf.ValueArray:
+			layers, known := family.PerLayer(own)
+			if isOwn && !known && kv.Value.Len() == m.Layers {
+				return nil, fmt.Errorf("%w: %.64q has %d entries and may be by layer, which is not known", ErrShard, kv.Key, m.Layers)
+			}
+			if !layers {
+				break
+			}
+			v, err := gather(kv.Value, st.Slots)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %s: %w", ErrShard, kv.Key, err)
 			}
@@ -106,13 +111,23 @@ func stageMetadata(kvs []gguf.KV, m *family.Model, first, last int) ([]gguf.KV, 
 		}
 		out = append(out, kv)
 	}
-	if period, ok := m.Period(first, last); ok {
-		out = append(out, gguf.KV{Key: prefix + "attention.sliding_window_pattern", Value: gguf.U32(uint32(period))})
-	}
-	if mute {
+	out = append(out, st.Set...)
+	if quiet {
 		out = append(out,
 			gguf.KV{Key: "tokenizer.ggml.model", Value: gguf.String("no_vocab")},
 			gguf.KV{Key: prefix + "vocab_size", Value: gguf.U32(standInVocab)})
 	}
 	return out, nil
+}
+
+// gather takes the entries of an array that belong to the slots.
+func gather(v gguf.Value, slots []family.Slot) (gguf.Value, error) {
+	parts := make([]gguf.Value, len(slots))
+	for i, s := range slots {
+		var err error
+		if parts[i], err = v.Slice(s.Layer, s.Layer+1); err != nil {
+			return gguf.Value{}, err
+		}
+	}
+	return gguf.Concat(parts...)
 }

@@ -152,7 +152,7 @@ func Import(ctx context.Context, src *gguf.Model, id, dir string, first, last in
 func startIndex(dir string, src *gguf.Model, id string, layers int) (*Index, error) {
 	p := Spec{Model: id, Meta: src.Meta(), Layers: layers}
 	for _, t := range src.Tensors() {
-		p.Tensors = append(p.Tensors, t.Name)
+		p.Tensors = append(p.Tensors, Shape{Name: t.Name, Dims: t.Dims, Type: uint32(t.Type)})
 	}
 	return begin(dir, p)
 }

@@ -274,7 +274,7 @@ func TestFilledWithoutASource(t *testing.T) {
 	src := open(t, write(t, shape()))
 	ref := imported(t, src, t.TempDir(), 0, 10)
 	var list []cut.Tensor
-	var all []string
+	var all []cut.Shape
 	hashes := map[string]string{}
 	for _, tensors := range ref.Index().Files {
 		for _, x := range tensors {
@@ -282,7 +282,7 @@ func TestFilledWithoutASource(t *testing.T) {
 		}
 	}
 	for _, x := range src.Tensors() {
-		all = append(all, x.Name)
+		all = append(all, cut.Shape{Name: x.Name, Dims: x.Dims, Type: uint32(x.Type)})
 		list = append(list, cut.Tensor{
 			Name: x.Name, Dims: x.Dims, Type: uint32(x.Type), SHA256: hashes[x.Name], SourceFile: x.File, SourceOffset: x.FileOffset,
 		})

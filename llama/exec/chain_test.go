@@ -129,7 +129,7 @@ func split(t testing.TB, store *cut.Store, route []hop, seqs int) *chain {
 			t.Fatal(err)
 		}
 		c.add(t, exec.Config{
-			Paths: p.Paths, First: h.first, Last: h.last, Layers: store.Model().Layers, ExitNode: store.Model().Family().Exit,
+			Paths: p.Paths, Plan: p.Plan,
 		}, h.exit, seqs)
 		p.Release()
 	}
@@ -144,7 +144,7 @@ func (c *chain) add(t testing.TB, cfg exec.Config, exit, seqs int) {
 	if err != nil {
 		t.Fatalf("layers %d-%d: %v", cfg.First, cfg.Last, err)
 	}
-	p, err := s.NewPool(parityCells, seqs, exit != cfg.Layers)
+	p, err := s.NewPool(parityCells, seqs, exit != s.Config().Layers)
 	if err != nil {
 		s.Close()
 		t.Fatalf("layers %d-%d: %v", cfg.First, cfg.Last, err)

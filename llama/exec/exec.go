@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"neuron/llama"
+	"neuron/llama/family"
 )
 
 // Errors that a caller tells apart.
@@ -30,6 +31,10 @@ var (
 type Config struct {
 	// Paths are one GGUF, or the split files of a stage in order.
 	Paths []string
+	// Plan says where rows go in and come out (family.Model.Stage). Without one
+	// (its Layers is 0) it is made of the next fields, for models that take
+	// hidden rows as embeddings.
+	Plan family.Plan
 	// First and Last are the layers in the whole model; Layers its count.
 	First, Last, Layers int
 	// ExitNode is the family's name of a layer's output ("l_out").
@@ -40,6 +45,10 @@ type Config struct {
 	ChunkRows int
 	// NoRepack keeps weights in the mapped file only: less memory, slower.
 	NoRepack bool
+	// Devices compute the last GPULayers layers, the output matrix with them when
+	// these are all; none: the processor computes everything.
+	Devices   []llama.Device
+	GPULayers int
 }
 
 // Stage is a loaded shard.
@@ -55,18 +64,32 @@ type Stage struct {
 
 // Load loads the stage's model. llama.Load must have been called.
 func Load(c Config) (*Stage, error) {
+	if c.Plan.Layers == 0 {
+		c.Plan = family.Plan{First: c.First, Last: c.Last, Layers: c.Layers, Exit: c.ExitNode}
+	}
+	c.First, c.Last, c.Layers = c.Plan.First, c.Plan.Last, c.Plan.Layers
 	if c.First < 0 || c.First >= c.Last || c.Last > c.Layers || c.Threads < 1 || c.ChunkRows < 1 || len(c.Paths) == 0 {
 		return nil, fmt.Errorf("%w: stage of layers %d-%d of %d with %d threads", ErrBatch, c.First, c.Last, c.Layers, c.Threads)
 	}
-	m, err := llama.LoadModel(c.Paths, llama.ModelParams{NoRepack: c.NoRepack})
+	p := llama.ModelParams{NoRepack: c.NoRepack}
+	if len(c.Devices) > 0 && c.GPULayers > 0 {
+		p.Devices, p.GPULayers = c.Devices, c.GPULayers
+		if c.GPULayers >= c.Last-c.First {
+			p.GPULayers = -1
+		}
+	}
+	m, err := llama.LoadModel(c.Paths, p)
 	if err != nil {
 		return nil, err
 	}
-	if n := m.NLayer(); n != c.Last-c.First {
+	if n := m.NLayer(); n != c.Plan.Slots() {
 		m.Free()
-		return nil, fmt.Errorf("%w: the files hold %d layers, not %d", ErrBatch, n, c.Last-c.First)
+		return nil, fmt.Errorf("%w: the files hold %d layers, not %d", ErrBatch, n, c.Plan.Slots())
 	}
-	s := &Stage{cfg: c, model: m, width: m.NEmbd(), vocab: m.Vocab().N()}
+	s := &Stage{cfg: c, model: m, width: c.Plan.Width, vocab: m.Vocab().N()}
+	if s.width == 0 {
+		s.width = m.NEmbd()
+	}
 	if c.Threads > 1 {
 		if s.threads, err = llama.NewThreadPool(c.Threads, 0, 0); err != nil {
 			m.Free()
@@ -87,7 +110,8 @@ func (s *Stage) Close() {
 // Model gives the handle for text work on the tail.
 func (s *Stage) Model() llama.Model { return s.model }
 
-// Width is the number of floats per row at the seams.
+// Width is the number of floats per row at the seams: that of the residual
+// stream, which in some families is several times the model's own width.
 func (s *Stage) Width() int { return s.width }
 
 // Head reports whether rows come in as token ids.
@@ -95,6 +119,12 @@ func (s *Stage) Head() bool { return s.cfg.First == 0 }
 
 // Tail reports whether the stage ends with logits.
 func (s *Stage) Tail() bool { return s.cfg.Last == s.cfg.Layers }
+
+// Plan says how the stage is run.
+func (s *Stage) Plan() *family.Plan { return &s.cfg.Plan }
+
+// embeds reports whether hidden rows are given to the library as embeddings.
+func (s *Stage) embeds() bool { return !s.Head() && s.cfg.Plan.Entry == "" }
 
 // Config is what was loaded.
 func (s *Stage) Config() Config { return s.cfg }

@@ -11,7 +11,6 @@ import (
 
 	"neuron/llama/cut"
 	"neuron/llama/exec"
-	"neuron/llama/family"
 	"neuron/llama/gguf"
 	"neuron/llama/synth"
 )
@@ -20,7 +19,7 @@ import (
 // with the size of the cache that the library makes.
 func TestPoolMemory(t *testing.T) {
 	loadNative(t)
-	for _, fam := range family.Certified() {
+	for _, fam := range families {
 		t.Run(fam, func(t *testing.T) {
 			store := importAll(t, writeSynth(t, small(fam), gguf.TypeQ8_0))
 			m := store.Model()

@@ -36,7 +36,8 @@ type Pool struct {
 
 // NewPool makes a pool; it touches all its memory. exits says whether calls
 // will stop at a layer (every call of a stage that is not the tail does). The
-// tail's own pool has no callback, which would cost time at every node.
+// tail's own pool has no callback, which would cost time at every node, unless
+// its rows have to go in that way.
 func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
 	if cells < 1 || seqs < 1 || seqs > 256 {
 		return nil, fmt.Errorf("%w: pool of %d sequences with %d cells", ErrBatch, seqs, cells)
@@ -55,11 +56,13 @@ func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
 	}
 	rows := max(s.cfg.ChunkRows, minUBatch)
 	outputs := min(TailRows, rows)
-	if exits {
-		p.tap.name = s.cfg.ExitNode
+	plan := &s.cfg.Plan
+	if exits || plan.Entry != "" || plan.TopKIn != "" {
 		if p.slot, err = llama.NewEvalSlot(&p.tap); err != nil {
 			return nil, err
 		}
+	}
+	if exits {
 		outputs = rows
 	}
 	p.ctx, err = llama.NewContext(s.model, llama.ContextParams{
@@ -76,9 +79,9 @@ func (s *Stage) NewPool(cells, seqs int, exits bool) (_ *Pool, err error) {
 		}
 	}
 	p.mem = p.ctx.Memory()
-	width := s.width
-	if s.Head() {
-		width = 0
+	width := 0
+	if s.embeds() {
+		width = s.width
 	}
 	if p.batch, err = llama.NewBatch(rows, width); err != nil {
 		return nil, err

@@ -11,9 +11,12 @@ import (
 type Work struct {
 	Seq int
 	Pos int32 // position of the first row
-	// IDs are the rows on the head, Hidden (rows x width) elsewhere.
+	// IDs are the rows on the head, Hidden (rows x width) elsewhere; a stage
+	// whose plan asks for them takes IDs beside Hidden.
 	IDs    []int32
 	Hidden []float32
+	// TopK is the sender's choice of positions, Plan.In.TopK per row.
+	TopK []int32
 	// Logits asks the tail for logits of the last row.
 	Logits bool
 	// AllLogits asks for every row (verification and tests).
@@ -22,7 +25,7 @@ type Work struct {
 
 // Rows is the number of rows, width the stage's.
 func (w *Work) Rows(width int) int {
-	if w.IDs != nil {
+	if w.Hidden == nil {
 		return len(w.IDs)
 	}
 	return len(w.Hidden) / width
@@ -33,6 +36,9 @@ type Result struct {
 	// Hidden are the rows at the exit, in the order of the work, valid until
 	// the pool's next call; nil when the call ran to the end.
 	Hidden []float32
+	// TopK is what goes with Hidden when the next stage needs it at this exit
+	// (Plan.TopKWidth per row, -1 behind what was chosen); valid as Hidden.
+	TopK []int32
 	// Rows has, per work, the batch index of its first row; logits of row i of
 	// work w are Logits(Rows[w]+i).
 	Rows []int
@@ -76,7 +82,7 @@ func (p *Pool) Run(exit int, work []Work) (*Result, error) {
 	}
 	// In the last layer llama.cpp keeps only the rows that are flagged for
 	// output; a stage that ends there must flag all of them.
-	flagAll := p.exits && exit == c.Last
+	flagAll := p.exits && c.Plan.LastLayer(exit)
 	rows := 0
 	p.batch.Reset()
 	r := &Result{Rows: make([]int, len(work))}
@@ -88,8 +94,8 @@ func (p *Pool) Run(exit int, work []Work) (*Result, error) {
 		}
 		rows += n
 	}
-	if p.exits {
-		p.tap.arm(exit-c.First-1, rows, p.stage.width)
+	if p.slot != nil {
+		p.tap.arm(&c.Plan, exit, work, rows, p.stage.width)
 	}
 	if err := p.ctx.Decode(p.batch); err != nil {
 		var le *llama.Error
@@ -98,13 +104,15 @@ func (p *Pool) Run(exit int, work []Work) (*Result, error) {
 		}
 		return nil, err
 	}
-	if !p.exits {
+	if p.slot == nil {
 		return r, nil
 	}
 	if err := p.tap.result(); err != nil {
 		return nil, err
 	}
-	r.Hidden = p.tap.out
+	if p.exits {
+		r.Hidden, r.TopK = p.tap.exit.rows, p.tap.chosen.rows
+	}
 	return r, nil
 }
 
@@ -114,20 +122,32 @@ func (p *Pool) add(w *Work, flagAll bool) (int, error) {
 	if w.Seq < 0 || w.Seq >= p.seqs || w.Pos < 0 || int(w.Pos)+n > p.cells {
 		return 0, fmt.Errorf("%w: positions %d+%d of sequence %d in %d cells", ErrBatch, w.Pos, n, w.Seq, p.cells)
 	}
-	if p.stage.Head() != (w.IDs != nil) {
+	plan := &p.stage.cfg.Plan
+	if p.stage.Head() != (w.Hidden == nil) {
 		return 0, fmt.Errorf("%w: the head takes token ids, other stages hidden states", ErrBatch)
+	}
+	ids := w.IDs
+	if !p.stage.Head() && !plan.In.IDs {
+		ids = nil
+	}
+	if len(w.TopK) != n*plan.In.TopK || plan.In.IDs && len(ids) != n {
+		return 0, fmt.Errorf("%w: %d ids and %d positions beside %d rows", ErrBatch, len(ids), len(w.TopK), n)
 	}
 	for i := range n {
 		out := flagAll || !p.exits && (w.AllLogits || w.Logits && i == n-1)
 		pos := w.Pos + int32(i)
 		var err error
-		if w.IDs != nil {
-			if id := w.IDs[i]; id < 0 || int(id) >= p.stage.vocab {
+		if p.stage.embeds() {
+			err = p.batch.AddEmbd(w.Hidden[i*width:(i+1)*width], pos, int32(w.Seq), out)
+		} else {
+			id := int32(0) // any: its embedding is overwritten
+			if ids != nil {
+				id = ids[i]
+			}
+			if id < 0 || int(id) >= p.stage.vocab {
 				return 0, fmt.Errorf("%w: token id %d of %d", ErrBatch, id, p.stage.vocab)
 			}
-			err = p.batch.AddToken(w.IDs[i], pos, int32(w.Seq), out)
-		} else {
-			err = p.batch.AddEmbd(w.Hidden[i*width:(i+1)*width], pos, int32(w.Seq), out)
+			err = p.batch.AddToken(id, pos, int32(w.Seq), out)
 		}
 		if err != nil {
 			return 0, err

@@ -101,7 +101,7 @@ func TestDescribe(t *testing.T) {
 		{"no heads in the first layer", "llama", plain().with(keys{
 			"attention.head_count": gguf.U32s([]uint32{0, 4, 4, 4, 4, 4, 4, 4}), "attention.key_length": gguf.U32(64), "attention.value_length": gguf.U32(64),
 		}), base},
-		{"experts", "llama", plain().with(keys{"expert_count": gguf.U32(8), "expert_used_count": gguf.U32(2)}), with(func(f *figures) { f.Whole = true })},
+		{"experts", "llama", plain().with(keys{"expert_count": gguf.U32(8), "expert_used_count": gguf.U32(2)}), base},
 		{"qwen2", "qwen2", plain(), with(func(f *figures) { f.Name = "qwen2" })},
 		{"qwen3", "qwen3", plain(), with(func(f *figures) { f.Name = "qwen3" })},
 		{"gemma3", "gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(512)}), with(func(f *figures) { f.Name, f.Window = "gemma3", 512 })},
@@ -113,8 +113,14 @@ func TestDescribe(t *testing.T) {
 		{"gemma3 with an array of what the library does", "gemma3",
 			plain().with(keys{"attention.sliding_window": gguf.U32(512), "attention.sliding_window_pattern": gguf.Bools([]bool{true, true, true, true, true, false, true, true})}),
 			with(func(f *figures) { f.Name, f.Window = "gemma3", 512 })},
-		{"unknown family", "mamba2", plain(), with(func(f *figures) { f.Name, f.Whole, f.Cell = "mamba2", true, 0 })},
-		{"unknown family without heads", "rwkv7", plain().without("attention.head_count"), with(func(f *figures) { f.Name, f.Whole, f.Cell = "rwkv7", true, 0 })},
+		{"unknown family", "gptj", plain(), with(func(f *figures) { f.Name, f.Whole, f.Cell = "gptj", true, 0 })},
+		{"refused family without heads", "rwkv7", plain().without("attention.head_count"), with(func(f *figures) { f.Name, f.Whole, f.Cell = "rwkv7", true, 0 })},
+		{"recurrent", "mamba2", plain().without("attention.head_count").without("attention.head_count_kv"),
+			with(func(f *figures) { f.Name, f.Cell = "mamba2", 0 })},
+		{"blocks that predict", "glm4moe", plain().with(keys{"block_count": gguf.U32(9), "nextn_predict_layers": gguf.U32(1)}),
+			with(func(f *figures) { f.Name = "glm4moe" })},
+		{"a size that the library knows by its layers", "deepseek2", plain().with(keys{"block_count": gguf.U32(27)}),
+			with(func(f *figures) { f.Name, f.Layers, f.Whole, f.Cell = "deepseek2", 27, true, 27*2*128*2 })},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,8 +139,8 @@ func TestDescribe(t *testing.T) {
 
 func TestUnknownFamilyIsWholeOnlyWithASentence(t *testing.T) {
 	t.Parallel()
-	m := describe(t, "mamba2", plain())
-	for _, part := range append([]string{`"mamba2"`, "not certified"}, family.Certified()...) {
+	m := describe(t, "gptj", plain())
+	for _, part := range []string{`"gptj"`, "not certified", fmt.Sprint(len(family.Certified()))} {
 		if !strings.Contains(m.WholeOnly, part) {
 			t.Errorf("%q does not mention %s", m.WholeOnly, part)
 		}
@@ -237,17 +243,34 @@ func TestCheckRangeAndExits(t *testing.T) {
 	if got := m.KVBytesPerCell(4, 6, 1); got != 2*2*128 {
 		t.Errorf("%d bytes per cell", got)
 	}
-	for _, g := range [][2]int{{0, 62}, {1, 63}} {
-		long := describe(t, "gemma3", plain().with(keys{"block_count": gguf.U32(70)}))
-		if err := long.CheckRange(g[0], g[1]); !errors.Is(err, family.ErrModel) {
-			t.Errorf("gemma3 stage of 62 layers: %v", err)
+	// A stage that the library would take for another size gets pads.
+	long := describe(t, "gemma3", plain().with(keys{"block_count": gguf.U32(70), "attention.sliding_window": gguf.U32(64)}))
+	for _, g := range [][2]int{{0, 62}, {1, 63}, {8, 70}} {
+		st, err := long.Stage(g[0], g[1])
+		if err != nil || len(st.Slots) <= 62 {
+			t.Errorf("gemma3 stage of layers %v: %d layers, %v", g, len(st.Slots), err)
 		}
 	}
 }
 
-// TestSlidingRanges lists the legal stages of a Gemma 3 with 14 layers, of
-// which 5 and 11 see everything.
-func TestSlidingRanges(t *testing.T) {
+// pads is how many a stage has before and behind, and what a key says.
+func pads(t *testing.T, m *family.Model, first, last int, key string) (front, back int, v gguf.Value) {
+	t.Helper()
+	st, err := m.Stage(first, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range st.Set {
+		if kv.Key == m.Arch+"."+key {
+			v = kv.Value
+		}
+	}
+	return st.Plan.Front, st.Plan.Back, v
+}
+
+// TestSlidingStages looks at stages of a Gemma 3 with 14 layers, of which 5 and
+// 11 see everything: the library takes the pattern from a period alone.
+func TestSlidingStages(t *testing.T) {
 	t.Parallel()
 	m := describe(t, "gemma3", plain().with(keys{"block_count": gguf.U32(14), "attention.sliding_window": gguf.U32(64)}))
 	for i := range 14 {
@@ -255,33 +278,106 @@ func TestSlidingRanges(t *testing.T) {
 			t.Errorf("layer %d slides: %v", i, m.Sliding(i))
 		}
 	}
-	periods := map[string]int{} // of the legal stages
-	for a := range 14 {
-		for b := a + 1; b <= 14; b++ {
-			if m.CheckRange(a, b) == nil {
-				periods[fmt.Sprintf("%d-%d", a, b)], _ = m.Period(a, b)
+	const pattern = "attention.sliding_window_pattern"
+	for _, tt := range []struct{ first, last, front, back, period int }{
+		{0, 14, 0, 0, 6}, {0, 6, 0, 0, 6}, {6, 12, 0, 0, 6}, {0, 3, 0, 0, 4}, {2, 7, 0, 0, 4}, {12, 14, 0, 0, 3},
+		{5, 6, 1, 0, 2}, {11, 14, 1, 0, 6}, {4, 14, 4, 0, 6},
+	} {
+		front, back, v := pads(t, m, tt.first, tt.last, pattern)
+		period, _ := v.Int()
+		st, err := m.Stage(tt.first, tt.last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, s := range st.Slots {
+			if !s.Pad && (at%int(period) < int(period)-1) != m.Sliding(s.Layer) {
+				t.Errorf("layers %d-%d: layer %d slides otherwise with period %d", tt.first, tt.last, s.Layer, period)
 			}
 		}
-	}
-	for name, want := range map[string]int{
-		"0-14": 6, "0-6": 6, "6-14": 6, "6-12": 6, "0-3": 4, "2-7": 4, "4-7": 2, "12-14": 3, "0-1": 2,
-		"5-6": 0, "5-7": 0, "5-14": 0, "4-14": 0, "4-8": 0, "2-14": 0, "11-12": 0, "11-14": 0,
-	} {
-		if periods[name] != want {
-			t.Errorf("%s: period %d, want %d (0: not legal)", name, periods[name], want)
+		if tt.front == 0 && (front > 0 || back != tt.back || int(period) != tt.period) {
+			t.Errorf("layers %d-%d: %d pads before, %d behind, period %d; want %+v", tt.first, tt.last, front, back, period, tt)
 		}
 	}
-	other := describe(t, "gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.U32(2)}))
+	other := describe(t, "gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(64), pattern: gguf.U32(2)}))
 	if other.Sliding(1) || !other.Sliding(2) {
 		t.Error("the stated period is not used")
 	}
 	none := describe(t, "gemma3", plain())
-	if none.Sliding(0) || none.CheckRange(5, 6) != nil {
+	if front, back, v := pads(t, none, 5, 6, pattern); none.Sliding(0) || front+back != 0 || v.Type() != gguf.ValueU8 {
 		t.Error("a model without a window has no sliding layers, and any cut")
 	}
-	if _, ok := none.Period(0, 8); ok {
-		t.Error("a model without a window has no period")
-	}
+}
+
+// TestStagesOfOtherFamilies looks at what pads are for, one family each.
+func TestStagesOfOtherFamilies(t *testing.T) {
+	t.Parallel()
+	t.Run("rotation by index", func(t *testing.T) {
+		m := describe(t, "smollm3", plain())
+		for first := range 8 {
+			if front, back, _ := pads(t, m, first, 8, ""); front != first%4 || back != 0 {
+				t.Errorf("from layer %d: %d pads before, %d behind", first, front, back)
+			}
+		}
+	})
+	t.Run("both kinds of memory", func(t *testing.T) {
+		m := describe(t, "qwen35moe", plain().with(keys{"full_attention_interval": gguf.U32(4), "ssm.inner_size": gguf.U32(64), "ssm.state_size": gguf.U32(16)}))
+		front, back, v := pads(t, m, 0, 2, "attention.recurrent_layers")
+		if list, _ := v.Bools(); front != 0 || back != 1 || !slices.Equal(list, []bool{true, true, false}) {
+			t.Errorf("head: %d pads before, %d behind, %v", front, back, list)
+		}
+		if front, back, _ = pads(t, m, 7, 8, ""); front != 1 || back != 0 {
+			t.Errorf("tail: %d pads before, %d behind", front, back)
+		}
+		if front, back, _ = pads(t, m, 2, 4, ""); front+back != 0 {
+			t.Errorf("a stage with both kinds has %d pads", front+back)
+		}
+		if m.KVStateBytes(0, 1) != 64*16*4 || m.KVBytesPerCell(2, 4, 2) != 2*128*2 {
+			t.Errorf("%d bytes of state, %d per cell", m.KVStateBytes(0, 1), m.KVBytesPerCell(2, 4, 2))
+		}
+	})
+	t.Run("streams and ids", func(t *testing.T) {
+		m := describe(t, "deepseek4", plain().with(keys{
+			"attention.head_count_kv": gguf.U32(1), "attention.sliding_window": gguf.U32(128), "attention.compress_ratios": gguf.U32s([]uint32{0, 0, 4, 128, 4, 128, 4, 128}),
+			"hyper_connection.count": gguf.U32(4), "hash_layer_count": gguf.U32(3), "attention.indexer.key_length": gguf.U32(32),
+		}))
+		if m.Width() != 4*256 || m.Sideband(2) != (family.Sideband{IDs: true}) || m.Sideband(3) != (family.Sideband{}) {
+			t.Errorf("width %d, needs %+v and %+v", m.Width(), m.Sideband(2), m.Sideband(3))
+		}
+		st, err := m.Stage(1, 2)
+		if err != nil || st.Plan.Entry != "hc_init" || st.Plan.ExitNode(2) != "l_last-0" || st.Plan.Back != 1 || !st.Plan.In.IDs {
+			t.Errorf("plan %+v, %v", st.Plan, err)
+		}
+		if _, _, v := pads(t, m, 1, 4, "hash_layer_count"); v.Type() != gguf.ValueU32 {
+			t.Error("the hash layers are not stated")
+		} else if n, _ := v.Int(); n != 2 {
+			t.Errorf("%d hash layers in layers 1-4", n)
+		}
+	})
+	t.Run("shared choices", func(t *testing.T) {
+		m := describe(t, "glm-dsa", plain().with(keys{
+			"attention.indexer.types": gguf.U32s([]uint32{1, 1, 1, 0, 0, 0, 1, 0}), "attention.indexer.top_k": gguf.U32(16), "attention.indexer.key_length": gguf.U32(32),
+		}))
+		for b, want := range map[int]int{1: 0, 3: 16, 5: 16, 6: 0, 7: 16} {
+			if m.Sideband(b).TopK != want {
+				t.Errorf("boundary %d needs %d positions", b, m.Sideband(b).TopK)
+			}
+		}
+		st, err := m.Stage(4, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A pad with an indexer, layers 4 and 5 that share, layer 6 with its own.
+		if st.Plan.Front != 1 || st.Plan.Entry != "l_out-0" || st.Plan.TopKIn != "top_k-2" || st.Plan.TopKOut[5] != "top_k-2" || st.Plan.TopKOut[7] != "top_k-3" || st.Plan.TopKOut[6] != "" {
+			t.Errorf("plan %+v", st.Plan)
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		for arch, part := range map[string]string{"kimi-k3": "residual stream", "minicpm3": "number of layers", "talkie": "embedding"} {
+			if m := describe(t, arch, plain()); !strings.Contains(m.WholeOnly, part) || m.CheckRange(0, 4) == nil || m.CheckRange(0, 8) != nil {
+				t.Errorf("%s: %q", arch, m.WholeOnly)
+			}
+		}
+	})
 }
 
 func TestCertifiedIsSortedAndComplete(t *testing.T) {
@@ -295,8 +391,20 @@ func TestCertifiedIsSortedAndComplete(t *testing.T) {
 		if !ok || f.Arch != arch || f.Exit == "" {
 			t.Errorf("%s: %+v, %v", arch, f, ok)
 		}
-		if (f.SlidingPeriod > 0 || len(f.ForbiddenLengths) > 0) && f.Why == "" {
+		if f.Whole != "" {
+			t.Errorf("%s is certified and refused", arch)
+		}
+	}
+	for _, arch := range family.Known() {
+		f, _ := family.Lookup(arch)
+		special := f.Sliding != nil || f.Recurrent != 0 || f.Index != nil || f.Indexers != nil || f.Entry != "" || len(f.Needs)+len(f.Lengths)+len(f.Set)+len(f.Lead) > 0
+		if special && f.Why == "" {
 			t.Errorf("%s is special without a reason", arch)
+		}
+		for _, l := range f.WholeIf {
+			if l.Why == "" || l.Least > l.Most {
+				t.Errorf("%s: limit %+v", arch, l)
+			}
 		}
 	}
 }
@@ -312,6 +420,11 @@ func FuzzDescribe(f *testing.F) {
 		{"gemma3", plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.U32(3)})},
 		{"qwen2", plain().with(keys{"attention.head_count_kv": gguf.I32s([]int32{2, 2, 2, 2, 0, 0, 1, 1})})},
 		{"other", plain()},
+		{"deepseek4", plain().with(keys{"attention.compress_ratios": gguf.U32s([]uint32{0, 0, 4, 128, 4, 128, 4, 128}), "hyper_connection.count": gguf.U32(4), "attention.indexer.key_length": gguf.U32(32)})},
+		{"glm-dsa", plain().with(keys{"attention.indexer.types": gguf.U32s([]uint32{1, 0, 0, 1, 0, 0, 1, 0}), "attention.indexer.top_k": gguf.U32(16), "attention.indexer.key_length": gguf.U32(32)})},
+		{"nemotron_h", plain().with(keys{"attention.head_count_kv": gguf.I32s([]int32{0, 2, 0, 0, 2, 0, 0, 0}), "feed_forward_length": gguf.I32s([]int32{0, 0, 9, 0, 0, 9, 0, 0})})},
+		{"llama4", plain().with(keys{"interleave_moe_layer_step": gguf.U32(2)})},
+		{"gemma4", plain().with(keys{"attention.sliding_window": gguf.U32(64), "attention.sliding_window_pattern": gguf.Bools([]bool{true, true, false, true, true, false, true, true})})},
 	} {
 		f.Add(encode(f, seed.keys.header(seed.arch)))
 	}
@@ -406,7 +519,7 @@ func TestWindowMemory(t *testing.T) {
 	if p.WindowCells(256) != 0 || p.KVWindowBytes(0, 8, 2) != 0 || !slices.Equal(p.Cuts(), []int{1, 2, 3, 4, 5, 6, 7}) {
 		t.Errorf("a model without a window: %d %d %v", p.WindowCells(256), p.KVWindowBytes(0, 8, 2), p.Cuts())
 	}
-	if u := describe(t, "mamba2", plain()); u.KVLayerBytes(0, 8, 2) != nil || len(u.Cuts()) != 0 {
+	if u := describe(t, "gptj", plain()); u.KVLayerBytes(0, 8, 2) != nil || len(u.Cuts()) != 0 {
 		t.Errorf("an unknown family: %v %v", u.KVLayerBytes(0, 8, 2), u.Cuts())
 	}
 }

@@ -3,21 +3,18 @@ package family
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"neuron/llama/gguf"
 )
 
-var certified = slices.Sorted(maps.Keys(table))
-
 // Limits of what a model may claim; llama.cpp's own are LLAMA_MAX_LAYERS 512.
 const (
-	maxLayers = 512
-	maxEmbd   = 65536
-	maxHeads  = 4096
-	maxHead   = 4096
+	maxLayers  = 512
+	maxEmbd    = 65536
+	maxHeads   = 4096
+	maxHead    = 4096
+	maxStreams = 16
+	maxTopK    = 1 << 16
 )
 
 // ErrModel is wrapped by every refusal of a model's metadata.
@@ -25,10 +22,12 @@ var ErrModel = errors.New("model metadata")
 
 // Model is what planning a stage needs to know about one GGUF.
 type Model struct {
-	Arch    string
-	Name    string
+	Arch string
+	Name string
+	// Layers is the number that can be cut between; what predicts further
+	// tokens is not counted.
 	Layers  int
-	Embd    int // width of the residual stream, and of the seam
+	Embd    int // the model's own width
 	Vocab   int
 	Context int // trained context
 	// WholeOnly says why the model may not be cut, "" if it may.
@@ -37,10 +36,36 @@ type Model struct {
 	Window int
 
 	family  Family
-	kvHeads []int // per layer
-	keyLen  int
-	valLen  int
-	sliding []bool // per layer, nil without sliding layers
+	streams int     // rows of Embd in one hidden row
+	heads   []int   // per layer
+	kvHeads []int   // per layer
+	kinds   []Kind  // per layer
+	leads   []int   // in the order of the family's Lead
+	ids     int     // leading layers that look up token ids
+	ratios  []int   // per layer, nil without
+	index   []index // the family's, as this model has it
+	topK    int     // positions that an indexer chooses
+	cache   cacheShape
+	set     []gguf.KV // values to write out
+	zero    []string  // keys that are 0 behind the head
+	// windowed: the library looks for sliding layers; scalar: their pattern is
+	// written as a period.
+	windowed, scalar bool
+}
+
+// index is an Index with its period.
+type index struct {
+	Kind   Kind
+	Period int
+	First  bool
+}
+
+// has reports whether the layer at place i is the one of its run.
+func (x index) has(i int) bool {
+	if x.First {
+		return i%x.Period == 0
+	}
+	return (i+1)%x.Period == 0
 }
 
 // Describe reads a model's metadata. It refuses what no stage could be built
@@ -50,9 +75,9 @@ func Describe(h *gguf.Header) (*Model, error) {
 	if arch == "" {
 		return nil, fmt.Errorf("%w: general.architecture is missing", ErrModel)
 	}
-	r := reader{h: h, arch: arch}
+	r := &reader{h: h, arch: arch}
 	m := &Model{
-		Arch: arch, Name: r.text("general.name"),
+		Arch: arch, Name: r.text("general.name"), streams: 1,
 		Layers:  r.size("block_count", 1, maxLayers),
 		Embd:    r.size("embedding_length", 1, maxEmbd),
 		Context: r.size("context_length", 1, 1<<30),
@@ -69,101 +94,83 @@ func Describe(h *gguf.Header) (*Model, error) {
 		return nil, r.err
 	}
 	f, ok := Lookup(arch)
-	if !ok {
-		m.WholeOnly = fmt.Sprintf("the %q family is not certified for cutting; cut are: %s", arch, strings.Join(Certified(), ", "))
+	switch {
+	case !ok || f.Whole == "" && !mayCut(arch):
+		m.WholeOnly = fmt.Sprintf("the %q family is not certified for cutting, as %d others are", arch, len(certified))
+		return m, nil
+	case f.Whole != "":
+		m.WholeOnly = fmt.Sprintf("%s models are not cut: %s", arch, f.Whole)
 		return m, nil
 	}
 	m.family = f
-	heads := r.perLayer("attention.head_count", m.Layers, nil)
-	m.kvHeads = r.perLayer("attention.head_count_kv", m.Layers, heads)
+	m.Layers -= r.predicting()
+	for _, l := range f.WholeIf {
+		if v := r.value(l.Key, l.Missing); l.Least <= v && v <= l.Most && m.WholeOnly == "" {
+			m.WholeOnly = fmt.Sprintf("this %s model is not cut: %s", arch, l.Why)
+		}
+	}
+	m.readLayers(r)
+	m.readCache(r)
+	m.readSet(r)
 	if r.err != nil {
 		return nil, r.err
 	}
-	for i, h := range heads {
-		if kv := m.kvHeads[i]; kv > 0 && h%kv != 0 {
-			r.fail("layer %d has %d attention heads for %d of keys and values", i, h, kv)
+	for _, k := range f.Needs {
+		if m.needs(k) && !m.any(k) {
+			return nil, fmt.Errorf("%w: no layer of this %s model %s, which the library insists on", ErrModel, arch, kindNames[k])
 		}
 	}
-	perHead := m.Embd / max(1, heads[0])
-	m.keyLen = r.optional("attention.key_length", perHead, maxHead)
-	m.valLen = r.optional("attention.value_length", perHead, maxHead)
-	if n := r.optional("rope.dimension_count", m.keyLen, maxHead); n%2 != 0 || n > m.keyLen {
-		r.fail("%d rotary dimensions of %d per head", n, m.keyLen)
-	}
-	m.Window = r.optional("attention.sliding_window", 0, 1<<30)
-	if f.SlidingPeriod > 0 && m.Window > 0 {
-		var ignored bool
-		m.sliding, ignored = r.pattern("attention.sliding_window_pattern", f.SlidingPeriod, m.Layers)
-		if ignored {
-			m.WholeOnly = fmt.Sprintf("%s.attention.sliding_window_pattern is an array that the pinned library ignores", arch)
-		}
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	if slices.Contains(f.ForbiddenLengths, m.Layers) && m.WholeOnly == "" {
-		m.WholeOnly = fmt.Sprintf("%s with %d layers is not certified for cutting: %s", arch, m.Layers, f.Why)
-	}
-	if n := r.optional("expert_count", 0, 1<<16); n > 0 && m.WholeOnly == "" {
-		m.WholeOnly = fmt.Sprintf("%s with experts is not certified for cutting", arch)
-	}
-	return m, r.err
+	return m, nil
 }
 
 // Family is the table's entry; its Arch is "" when the model is WholeOnly for
 // its family.
 func (m *Model) Family() Family { return m.family }
 
-// Sliding reports whether layer i attends to a window only.
-func (m *Model) Sliding(i int) bool { return m.sliding != nil && m.sliding[i] }
+// Width is the number of floats per row at the seams.
+func (m *Model) Width() int { return m.Embd * m.streams }
 
-// Period is the sliding-window period that gives a stage of layers
-// [first, last) the pattern that these layers have in the whole model; false
-// when no period does, or the model has no sliding layers.
-func (m *Model) Period(first, last int) (int, bool) {
-	if m.sliding == nil {
-		return 0, false
+// Kinds are the properties of layer i.
+func (m *Model) Kinds(i int) Kind {
+	if m.kinds == nil {
+		return 0
 	}
-	for p := 1; p <= last-first+1; p++ {
-		if slices.Equal(periodic(p, last-first), m.sliding[first:last]) {
-			return p, true
-		}
-	}
-	return 0, false
+	return m.kinds[i]
 }
 
-// periodic is the pattern of a period: all but the last of each slide
-// (llama_hparams::set_swa_pattern).
-func periodic(period, n int) []bool {
-	out := make([]bool, n)
-	for i := range out {
-		out[i] = i%period < period-1
+// Sliding reports whether layer i attends to a window only.
+func (m *Model) Sliding(i int) bool { return m.Kinds(i)&KindSliding != 0 }
+
+// slides reports whether any layer does.
+func (m *Model) slides() bool { return m.any(KindSliding) }
+
+// needs reports whether stages must have a layer of a kind in Family.Needs: a
+// model without a window needs none that slides, and the library takes the
+// cache of compressed rows for one of an indexer, which must not be empty, only
+// where rows of both have one size.
+func (m *Model) needs(k Kind) bool {
+	switch k {
+	case KindSliding:
+		return m.windowed
+	case KindPooled:
+		return m.cache.key == m.cache.indexer
 	}
-	return out
+	return true
+}
+
+func (m *Model) any(k Kind) bool {
+	for _, l := range m.kinds {
+		if l&k != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckRange says why [first, last) may not be a stage, nil if it may.
 func (m *Model) CheckRange(first, last int) error {
-	if first < 0 || last > m.Layers || first >= last {
-		return fmt.Errorf("%w: layers %d-%d of a model with %d", ErrModel, first, last, m.Layers)
-	}
-	if first == 0 && last == m.Layers {
-		return nil
-	}
-	if m.WholeOnly != "" {
-		return fmt.Errorf("%w: %s", ErrModel, m.WholeOnly)
-	}
-	if m.family.NeedsSliding && m.Window > 0 && !slices.Contains(m.sliding[first:last], true) {
-		return fmt.Errorf("%w: layers %d-%d have no sliding-window layer, which %s stages need", ErrModel, first, last, m.Arch)
-	}
-	if _, ok := m.Period(first, last); !ok && m.sliding != nil {
-		return fmt.Errorf("%w: no period gives layers %d-%d their sliding-window pattern; %s is cut at multiples of %d layers, elsewhere only into short stages",
-			ErrModel, first, last, m.Arch, m.family.SlidingPeriod)
-	}
-	if slices.Contains(m.family.ForbiddenLengths, last-first) {
-		return fmt.Errorf("%w: a stage of %d layers would be taken for another model size", ErrModel, last-first)
-	}
-	return nil
+	_, err := m.Stage(first, last)
+	return err
 }
 
 // Exits lists the boundaries e at which a stage that loaded [first, last) may
@@ -180,55 +187,6 @@ func (m *Model) Exits(first, last int) []int {
 	return out
 }
 
-// KVLayerBytes is, per layer of [first, last), the cache cost of one position
-// with keys and values of elemBytes each (2 for F16): key and value rows of
-// the layer's KV heads (llama_kv_cache). Nil for families whose memory is not
-// known here.
-func (m *Model) KVLayerBytes(first, last, elemBytes int) []int64 {
-	if m.kvHeads == nil {
-		return nil
-	}
-	out := make([]int64, 0, last-first)
-	for _, heads := range m.kvHeads[first:last] {
-		out = append(out, int64(heads)*int64(m.keyLen+m.valLen)*int64(elemBytes))
-	}
-	return out
-}
-
-// KVBytesPerCell is the sum of KVLayerBytes. Sliding layers keep no more than
-// WindowCells positions; for them this is the upper bound.
-func (m *Model) KVBytesPerCell(first, last, elemBytes int) int64 {
-	var n int64
-	for _, b := range m.KVLayerBytes(first, last, elemBytes) {
-		n += b
-	}
-	return n
-}
-
-// KVWindowBytes is the part of KVBytesPerCell that belongs to sliding layers.
-func (m *Model) KVWindowBytes(first, last, elemBytes int) int64 {
-	var n int64
-	for i, b := range m.KVLayerBytes(first, last, elemBytes) {
-		if m.Sliding(first + i) {
-			n += b
-		}
-	}
-	return n
-}
-
-// cellPad is what libllama rounds the cells of a sequence up to.
-const cellPad = 256
-
-// WindowCells is how many positions a sliding layer keeps of one sequence when
-// a call has at most rows rows: the window and one call's rows, padded
-// (llama_kv_cache_iswa without swa_full). 0 without sliding layers.
-func (m *Model) WindowCells(rows int) int {
-	if m.sliding == nil {
-		return 0
-	}
-	return (m.Window + rows + cellPad - 1) / cellPad * cellPad
-}
-
 // Cuts lists the boundaries at which the model may be cut in two.
 func (m *Model) Cuts() []int {
 	out := []int{}
@@ -238,4 +196,11 @@ func (m *Model) Cuts() []int {
 		}
 	}
 	return out
+}
+
+var kindNames = map[Kind]string{
+	KindSliding: "attends to a window", KindFull: "attends to all positions", KindRecurrent: "is recurrent", KindAttention: "attends",
+	KindCompressed: "has an indexer over compressed positions", KindIndexer: "has an indexer", KindSparse: "lies behind the leading dense ones",
+	KindNoRope: "does without rotation", KindHeads: "has attention heads",
+	KindPooled: "attends to compressed positions without an indexer",
 }

@@ -53,7 +53,7 @@ func (r *reader) optional(key string, def, most int) int {
 
 // perLayer reads a scalar or an array of n entries; def stands in when the key
 // is absent, and a nil def makes it required.
-func (r *reader) perLayer(key string, n int, def []int) []int {
+func (r *reader) perLayer(key string, n int, def []int, most int64) []int {
 	v, ok := r.h.Get(r.arch + "." + key)
 	if !ok {
 		if def == nil {
@@ -69,7 +69,7 @@ func (r *reader) perLayer(key string, n int, def []int) []int {
 			return out
 		}
 		for i := range out {
-			out[i] = r.heads(key, list[i])
+			out[i] = r.entry(key, list[i], most)
 		}
 		return out
 	}
@@ -79,40 +79,124 @@ func (r *reader) perLayer(key string, n int, def []int) []int {
 		return out
 	}
 	for i := range out {
-		out[i] = r.heads(key, x)
+		out[i] = r.entry(key, x, most)
 	}
 	return out
 }
 
-func (r *reader) heads(key string, x int64) int {
-	if x < 0 || x > maxHeads {
+func (r *reader) entry(key string, x, most int64) int {
+	if x < 0 || x > most {
 		r.fail("%s.%s holds %d", r.arch, key, x)
 		return 0
 	}
 	return int(x)
 }
 
-// pattern reads which layers slide, as the pinned library does: a period, or
-// the family's built-in one. The library ignores an array; ignored says that
-// there is one which differs from what the library then does.
-func (r *reader) pattern(key string, period, n int) (out []bool, ignored bool) {
-	out = periodic(period, n)
-	v, ok := r.h.Get(r.arch + "." + key)
+// get finds one of the architecture's own keys.
+func (r *reader) get(key string) (gguf.Value, bool) { return r.h.Get(r.arch + "." + key) }
+
+// value reads a whole number where there is one.
+func (r *reader) value(key string, missing int64) int64 {
+	v, ok := r.get(key)
 	if !ok {
-		return out, false
+		return missing
+	}
+	n, ok := v.Int()
+	if !ok {
+		return missing
+	}
+	return n
+}
+
+// flags reads one truth value for each of n layers, from an array or as one for
+// all.
+func (r *reader) flags(key string, n int) []bool {
+	out := make([]bool, n)
+	v, _ := r.get(key)
+	if list, ok := v.Bools(); ok && len(list) >= n {
+		copy(out, list)
+		return out
+	}
+	if list, ok := v.Ints(); ok && len(list) >= n {
+		for i := range out {
+			out[i] = list[i] != 0
+		}
+		return out
+	}
+	one, ok := v.Int()
+	if b, is := v.Bool(); is {
+		one, ok = 0, true
+		if b {
+			one = 1
+		}
+	}
+	if !ok {
+		r.fail("%s.%s does not say yes or no for %d layers", r.arch, key, n)
+		return out
+	}
+	for i := range out {
+		out[i] = one != 0
+	}
+	return out
+}
+
+// pattern reads which layers slide, as the pinned library does: from an array
+// where it reads one, else a period or the family's built-in one. scalar says
+// that a period gave it; ignored that there is an array, which the library
+// does not read, with another pattern than it then takes.
+func (r *reader) pattern(s *Sliding, n int) (out []bool, scalar, ignored bool) {
+	v, ok := r.get(slidingKey)
+	if array := v.Type() == gguf.ValueArray; ok && s.Arrays && (array || s.Period == 0) || !ok && s.Period == 0 {
+		return r.flags(slidingKey, n), false, false
+	}
+	out = s.periodic(s.Period, n)
+	if !ok {
+		return out, true, false
 	}
 	if list, ok := v.Bools(); ok {
-		return out, len(list) < n || !slices.Equal(list[:n], out)
+		return out, true, len(list) < n || !slices.Equal(list[:n], out)
 	}
 	if v.Type() == gguf.ValueArray {
-		return out, true
+		return out, true, true
 	}
 	x, ok := v.Int()
 	if !ok || x < 1 || x > maxLayers {
-		r.fail("%s.%s is neither an array of truth values nor a period", r.arch, key)
-		return out, false
+		r.fail("%s.%s is neither an array of truth values nor a period", r.arch, slidingKey)
+		return out, true, false
 	}
-	return periodic(int(x), n), false
+	return s.periodic(int(x), n), true, false
+}
+
+// periodic is the pattern of a period (llama_hparams::set_swa_pattern): all but
+// one of so many layers slide; with 0 all do.
+func (s *Sliding) periodic(period, n int) []bool {
+	out := make([]bool, n)
+	for i := range out {
+		switch {
+		case period == 0:
+			out[i] = true
+		case s.FullFirst:
+			out[i] = i%period != 0
+		default:
+			out[i] = i%period < period-1
+		}
+	}
+	return out
+}
+
+// predicting is the number of blocks at the end that predict further tokens;
+// the library counts them as layers of the file.
+func (r *reader) predicting() int {
+	n := int(r.value("nextn_predict_layers", 0))
+	if n == 0 {
+		return 0
+	}
+	// A published DeepSeek-V4 states one and does not count it: its arrays then
+	// have more entries than blocks.
+	if v, ok := r.get("attention.compress_ratios"); ok && int64(v.Len()) > r.value("block_count", 0) {
+		return 0
+	}
+	return n
 }
 
 // maxExperts is llama.cpp's LLAMA_MAX_EXPERTS.
@@ -128,6 +212,9 @@ func (r *reader) guard(layers int) {
 			return 0
 		}
 		n, ok := v.Int()
+		if list, is := v.Ints(); is && len(list) > 0 {
+			n, ok = slices.Max(list), slices.Min(list) >= 0 // per layer
+		}
 		if !ok {
 			return 0
 		}
@@ -138,6 +225,9 @@ func (r *reader) guard(layers int) {
 		return int(n)
 	}
 	experts, used := number("expert_count"), number("expert_used_count")
+	if oneIsNone := []string{"hunyuan_vl", "hunyuan-dense"}; experts <= 1 && slices.Contains(oneIsNone, r.arch) {
+		experts, used = 0, 0
+	}
 	groups, inUse := number("expert_group_count"), number("expert_group_used_count")
 	switch {
 	case used > experts || experts > 0 && used == 0:

@@ -283,3 +283,20 @@ func appendString(b []byte, s string) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(s)))
 	return append(b, s...)
 }
+
+// Concat joins arrays with elements of one type.
+func Concat(parts ...Value) (Value, error) {
+	if len(parts) == 0 || parts[0].typ != ValueArray {
+		return Value{}, errf(CodeValue, "nothing to join")
+	}
+	out := Value{typ: ValueArray, elem: parts[0].elem}
+	for _, v := range parts {
+		if v.typ != ValueArray || v.elem != out.elem {
+			return Value{}, errf(CodeValue, "an array of %s and %s", out.elem, v.ElemType())
+		}
+		out.n += v.n
+		out.strs = append(out.strs, v.strs...)
+		out.raw = append(out.raw, v.raw...)
+	}
+	return out, nil
+}

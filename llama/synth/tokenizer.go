@@ -42,8 +42,15 @@ const chatTemplate = `{%- for m in messages -%}
 {%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}`
 
 func tokenizer(s Shape) []gguf.KV {
-	tokens := make([]string, 0, s.Vocab)
-	types := make([]int32, 0, s.Vocab)
+	// Published Qwen models begin a text without a special token, Llama and Gemma with one.
+	return Tokenizer(s.Vocab, s.Family == FamilyLlama || s.Family == FamilyGemma3)
+}
+
+// Tokenizer gives the entries of a tokenizer of at least MinVocab tokens; bos says
+// whether a text begins with a special token.
+func Tokenizer(vocab int, bos bool) []gguf.KV {
+	tokens := make([]string, 0, vocab)
+	types := make([]int32, 0, vocab)
 	add := func(text string, typ int32) {
 		tokens = append(tokens, text)
 		types = append(types, typ)
@@ -57,11 +64,9 @@ func tokenizer(s Shape) []gguf.KV {
 	for _, c := range controls {
 		add(c, tokenControl)
 	}
-	for len(tokens) < s.Vocab {
+	for len(tokens) < vocab {
 		add(fmt.Sprintf("Ġ#%d", len(tokens)), tokenNormal)
 	}
-	// Published Qwen models begin a text without a special token, Llama and Gemma with one.
-	bos := s.Family == FamilyLlama || s.Family == FamilyGemma3
 	return []gguf.KV{
 		{Key: "tokenizer.ggml.model", Value: gguf.String("gpt2")},
 		{Key: "tokenizer.ggml.pre", Value: gguf.String("gpt-2")},

@@ -21,6 +21,7 @@ const (
 	maxNames   = 16 // sidebands, and dtypes
 	maxDevices = 64
 	maxWidth   = 1 << 20
+	maxVocab   = 1 << 24
 	maxMicros  = 3_600_000_000 // an hour
 	maxBytes   = 1 << 50
 	maxPerCell = 1 << 30
@@ -139,6 +140,12 @@ func checkShard(s *protocol.ShardReport) *protocol.Error {
 			return bad("%d KV bytes of a layer out of range", n)
 		}
 	}
+	if err := protocol.CheckSeamNeeds(c.Seams, c.Layers); err != nil {
+		return err
+	}
+	if err := protocol.CheckMemory(c.Memory); err != nil {
+		return err
+	}
 	if len(c.DTypes) > maxNames || len(c.Sidebands) > maxNames || len(c.Devices) > maxDevices {
 		return bad("%d dtypes, %d sidebands and %d devices", len(c.DTypes), len(c.Sidebands), len(c.Devices))
 	}
@@ -154,6 +161,7 @@ func checkShard(s *protocol.ShardReport) *protocol.Error {
 		value, max int64
 	}{
 		{"width", int64(c.Width), maxWidth},
+		{"vocab", int64(c.Vocab), maxVocab},
 		{"kv_bytes_per_cell", c.KVBytesPerCell, maxPerCell},
 		{"kv_window_bytes", c.KVWindowBytes, maxPerCell},
 		{"kv_window_cells", int64(c.KVWindowCells), 1 << 30},

@@ -194,7 +194,7 @@ func (r *Registry) shard(n *member, s *protocol.ShardReport) routing.Shard {
 		Node: n.ID, Addr: n.Addr, Loaded: c.Loaded, Exits: c.Exits, Head: c.Head, Tail: c.Tail,
 		WholeOnly: c.WholeOnly != "", Build: n.Build,
 		StepMicros: s.StepMicros, ChunkMicros: s.ChunkMicros, ChunkRows: c.ChunkRows,
-		FreeKV: s.FreeKVBytes, KVPerCell: c.KVBytesPerCell, MaxContext: c.MaxContext,
+		FreeKV: s.FreeKVBytes, KVPerCell: c.KVBytesPerCell, Memory: c.Memory, Seam: c.SeamName(), Halves: slices.Contains(c.DTypes, protocol.DTypeF16.String()), MaxContext: c.MaxContext,
 		Sessions: s.Sessions, MaxSessions: s.MaxSessions, Queue: s.Queue,
 		Pressure: int64(n.report.MemoryPressure * 1000), DiskPressure: diskPressure(n.report.FreeDisk),
 		Cached: s.Prefixes, Recent: r.recentOf(n.ID), Barred: r.barredOf(n.ID),

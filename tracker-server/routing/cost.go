@@ -102,7 +102,12 @@ func (r *Request) warm(s *Shard) int {
 
 // kvBytes is what a session reserves on s: a stage keeps KV for all layers that
 // it has loaded, also for a session that leaves it early.
-func kvBytes(s *Shard, cells int) int64 { return s.KVPerCell * int64(cells) }
+func kvBytes(s *Shard, cells int) int64 {
+	if len(s.Memory) > 0 {
+		return s.Memory.Bytes(cells)
+	}
+	return s.KVPerCell * int64(cells)
+}
 
 // gatewayLink is the one-way time between the gateway and a hop. The gateway's
 // own measurement comes first.

@@ -61,7 +61,7 @@ func compareHops(a *entry, endA int, b *entry, endB int) int {
 	}
 	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(endB, endA), cmp.Compare(a.Loaded.Last, b.Loaded.Last),
 		cmp.Compare(a.Build.Protocol, b.Build.Protocol), cmp.Compare(a.Build.Llama, b.Build.Llama),
-		cmp.Compare(a.StepMicros, b.StepMicros), cmp.Compare(a.KVPerCell, b.KVPerCell))
+		cmp.Compare(a.StepMicros, b.StepMicros), cmp.Compare(a.KVPerCell, b.KVPerCell), cmp.Compare(a.Seam, b.Seam))
 }
 
 func (f *found) compare(o *found) int {
@@ -95,7 +95,7 @@ func (x *Index) route(r *Request, ru rules, without []*entry) *Route {
 		all, saved := r.prefill(s, chunkCost(s, use.Len()))
 		c.Link, c.Prefill, c.Cache = h.link, all, -saved
 		out.Hops = append(out.Hops, Hop{
-			Node: s.Node, Addr: s.Addr, Use: use, Loaded: s.Loaded, KVBytes: kvBytes(s, cells), Measured: s.StepMicros > 0, Cost: c,
+			Node: s.Node, Addr: s.Addr, Use: use, Loaded: s.Loaded, KVBytes: kvBytes(s, cells), Measured: s.StepMicros > 0, Halves: s.Halves, Cost: c,
 		})
 		out.StepMicros -= all - saved
 	}

@@ -20,11 +20,20 @@ type Index struct {
 	Trained int
 
 	links *Links
-	pools map[protocol.Build]*pool
+	pools map[kin]*pool
 	nodes map[protocol.NodeID][]*entry
 }
 
-// pool are the shards of one build: only they can share a route.
+// kin is what shards that share a route agree in.
+type kin struct {
+	build protocol.Build
+	seam  string
+}
+
+func (s *Shard) kin() kin { return kin{s.Build, s.Seam} }
+
+// pool are the shards of one build, and of one form of rows between them: only
+// they can share a route.
 type pool struct {
 	build  protocol.Build
 	firsts []int // ascending
@@ -54,7 +63,7 @@ type end struct {
 func NewIndex(model protocol.ModelID, name string, layers int, links *Links) *Index {
 	return &Index{
 		Model: model, Name: name, Layers: layers, links: links,
-		pools: make(map[protocol.Build]*pool), nodes: make(map[protocol.NodeID][]*entry),
+		pools: make(map[kin]*pool), nodes: make(map[protocol.NodeID][]*entry),
 	}
 }
 
@@ -64,7 +73,7 @@ func (x *Index) Put(node protocol.NodeID, shards []Shard) {
 	if len(old) == len(shards) && len(old) > 0 {
 		same := true
 		for i := range shards {
-			same = same && old[i].Build == shards[i].Build && old[i].Loaded.First == shards[i].Loaded.First
+			same = same && old[i].kin() == shards[i].kin() && old[i].Loaded.First == shards[i].Loaded.First
 		}
 		if same {
 			for i := range shards {
@@ -99,10 +108,10 @@ func (x *Index) Close() {
 }
 
 func (x *Index) insert(e *entry) {
-	p := x.pools[e.Build]
+	p := x.pools[e.kin()]
 	if p == nil {
 		p = &pool{build: e.Build, starts: make(map[int][]*entry)}
-		x.pools[e.Build] = p
+		x.pools[e.kin()] = p
 	}
 	first := e.Loaded.First
 	if at, ok := slices.BinarySearch(p.firsts, first); !ok {
@@ -112,7 +121,7 @@ func (x *Index) insert(e *entry) {
 }
 
 func (x *Index) remove(e *entry) {
-	p, first := x.pools[e.Build], e.Loaded.First
+	p, first := x.pools[e.kin()], e.Loaded.First
 	list := p.starts[first]
 	at := slices.Index(list, e)
 	list[at] = list[len(list)-1]
@@ -125,7 +134,7 @@ func (x *Index) remove(e *entry) {
 	k, _ := slices.BinarySearch(p.firsts, first)
 	p.firsts = slices.Delete(p.firsts, k, k+1)
 	if len(p.firsts) == 0 {
-		delete(x.pools, e.Build)
+		delete(x.pools, e.kin())
 	}
 }
 

@@ -23,17 +23,23 @@ type Shard struct {
 	// Exits are the boundaries at which the range may stop, besides its end.
 	Exits      []int
 	Head, Tail bool
+	// Halves: rows may come and go as binary16.
+	Halves bool
 	// WholeOnly forbids every use but the whole model on this node.
 	WholeOnly bool
 	Build     protocol.Build
+	// Seam is what rows between hops look like: neighbours must have the same.
+	Seam string
 	// StepMicros and ChunkMicros are measured for the whole loaded range; 0:
 	// not measured. ChunkRows is the number of rows of a prefill chunk.
 	StepMicros, ChunkMicros int64
 	ChunkRows               int
 	// FreeKV is what new sessions may still reserve, in bytes, less what this
 	// tracker has promised since the node's report. KVPerCell is the cost of a
-	// position in all loaded layers.
+	// position in all loaded layers, Memory what a session costs where that is
+	// known by kind.
 	FreeKV, KVPerCell int64
+	Memory            protocol.Memory
 	MaxContext        int
 	// Sessions counts promised ones too.
 	Sessions, MaxSessions int
@@ -101,6 +107,7 @@ type Hop struct {
 	Loaded   protocol.Range  `json:"loaded"`
 	KVBytes  int64           `json:"kv_bytes"`
 	Measured bool            `json:"measured"` // the stage time is measured
+	Halves   bool            `json:"-"`        // as in Shard
 	Cost     Cost            `json:"cost"`
 }
 

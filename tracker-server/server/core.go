@@ -172,7 +172,7 @@ func (c *core) admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID)
 	}
 	return &protocol.Welcome{
 		Node: id, Epoch: epoch, Tracker: c.key.Public().(ed25519.PublicKey), ReportSeconds: int(c.o.ReportEvery / time.Second),
-		AnnounceToken: c.tokens.Of(id), Owner: string(bound.Owner),
+		AnnounceToken: c.tokens.Of(id), Owner: string(bound.Owner), Network: c.o.Name,
 	}, nil
 }
 

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/audit/numeric"
@@ -32,6 +34,8 @@ import (
 
 // Options configures a Server.
 type Options struct {
+	// Name is what the network is called in its members' windows, "" for nothing.
+	Name string
 	// Listen is host:port; port 0 takes a free one.
 	Listen string
 	// Data is the data folder: database, key, lock.
@@ -72,6 +76,9 @@ type Options struct {
 // KeepFor is how long ended sessions and silent nodes stay in the database.
 const KeepFor = 90 * 24 * time.Hour
 
+// maxName bounds Options.Name, in characters; clients cut longer ones.
+const maxName = 64
+
 func (o *Options) fill() error {
 	if o.Listen == "" {
 		o.Listen = "127.0.0.1:7700"
@@ -108,6 +115,9 @@ func (o *Options) fill() error {
 	}
 	if o.StartingCredit < 0 || o.StartingCredit > ledger.MaxGrant {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "a starting credit of %s; 0 to %s are possible", o.StartingCredit, ledger.MaxGrant)
+	}
+	if n := utf8.RuneCountInString(o.Name); n > maxName || !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "the network's name has at most %d characters, in one line", maxName)
 	}
 	if o.ReportEvery < time.Second || o.ReportEvery > 20*time.Second {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "reports every %s; 1 s to 20 s are possible", o.ReportEvery)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,6 +148,9 @@ func (c *core) lease(p peer, req *protocol.RouteRequest) (s sessions.Session, er
 	if q.Only != nil {
 		l.Policy = protocol.PolicyPrivate
 	}
+	if req.DType == protocol.DTypeF16.String() && halves(route) {
+		l.DType = protocol.DTypeF16
+	}
 	kv := make([]int64, 0, len(route.Hops))
 	for _, h := range route.Hops {
 		l.Hops = append(l.Hops, protocol.Hop{Node: h.Node, Addr: h.Addr, Use: h.Use, StepMicros: h.Cost.Stage})
@@ -166,6 +170,11 @@ func (c *core) lease(p peer, req *protocol.RouteRequest) (s sessions.Session, er
 	c.table.Add(s)
 	c.routes[req.Session] = route
 	return s, nil
+}
+
+// halves reports whether rows may cross all seams of a route as binary16.
+func halves(r *routing.Route) bool {
+	return len(r.Hops) > 1 && !slices.ContainsFunc(r.Hops, func(h routing.Hop) bool { return !h.Halves })
 }
 
 // Explanations a second, and at once: anybody may ask for one, and each takes a

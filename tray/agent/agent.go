@@ -79,6 +79,7 @@ type Agent struct {
 	read     time.Time // when the settings were asked for last
 	asked    protocol.SharingReason
 	ending   bool
+	again    bool            // a new tray is to follow
 	troubles map[string]bool // told: kinds of trouble that are there
 
 	answers chan func()   // what orders bring back, for Run's goroutine
@@ -185,6 +186,9 @@ func (a *Agent) Run(ctx context.Context) {
 			case instance.Show:
 				a.openWindow(ctx)
 			case instance.Quit:
+				a.quit(ctx, over)
+			case instance.Restart:
+				a.again = a.again || !a.ending
 				a.quit(ctx, over)
 			case instance.Yield:
 				if a.board == nil {
@@ -323,6 +327,10 @@ func (a *Agent) openWindow(ctx context.Context) {
 		return nil
 	})
 }
+
+// Again says, after Run, that a new tray is to take this one's place: the
+// programs' files were replaced.
+func (a *Agent) Again() bool { return a.again }
 
 // quit ends window, engine and tray, in this order; a second wish changes
 // nothing. The menu says what goes on meanwhile.

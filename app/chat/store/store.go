@@ -51,8 +51,9 @@ var migrations = func() []string {
 // Store is an open database. It is safe for concurrent use; calls wait for
 // each other.
 type Store struct {
-	db   *sql.DB
-	path string // "" in memory
+	db     *sql.DB
+	path   string      // "" in memory
+	opened fs.FileInfo // what was at path; nil in memory
 }
 
 // Opened says what happened when a file was opened.
@@ -122,8 +123,12 @@ func open(ctx context.Context, path string, steps []string) (*Store, error) {
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeDataFolder, "open the database of chats: %w", err)
 	}
-	f.Close()
-	return start(ctx, &Store{path: path}, dsn(path), steps)
+	defer f.Close()
+	opened, err := f.Stat()
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeDataFolder, "open the database of chats: %w", err)
+	}
+	return start(ctx, &Store{path: path, opened: opened}, dsn(path), steps)
 }
 
 func start(ctx context.Context, s *Store, name string, steps []string) (*Store, error) {

@@ -152,16 +152,49 @@ func (p *Page) Close() {
 
 // key is a letter that does something together with Control.
 type key struct {
-	name fyne.KeyName
-	do   func()
+	name  fyne.KeyName
+	shift bool
+	do    func()
 }
 
 func (k key) shortcut() *desktop.CustomShortcut {
-	return &desktop.CustomShortcut{KeyName: k.name, Modifier: fyne.KeyModifierShortcutDefault}
+	s := &desktop.CustomShortcut{KeyName: k.name, Modifier: fyne.KeyModifierShortcutDefault}
+	if k.shift {
+		s.Modifier |= fyne.KeyModifierShift
+	}
+	return s
 }
 
 func (p *Page) keys() []key {
-	return []key{{fyne.KeyN, p.newChat}, {fyne.KeyF, func() { p.env.Window.Canvas().Focus(p.list.search) }}}
+	return []key{
+		{name: fyne.KeyN, do: p.newChat},
+		{name: fyne.KeyF, do: func() { p.env.Window.Canvas().Focus(p.list.search) }},
+		{name: fyne.KeyC, shift: true, do: p.copyAnswer},
+	}
+}
+
+// copyAnswer puts the last answer on the clipboard, as it is shown now.
+func (p *Page) copyAnswer() {
+	for _, m := range slices.Backward(p.view.Messages) {
+		if !m.User && m.Text != "" {
+			fyne.CurrentApp().Clipboard().SetContent(m.Text)
+			return
+		}
+	}
+}
+
+var _ page.Keyed = (*Page)(nil)
+
+// Keys implements page.Keyed.
+func (p *Page) Keys() []page.Key {
+	return []page.Key{
+		{Control: true, Name: "N", What: p.t("chat.keys_new")},
+		{Control: true, Name: "F", What: p.t("chat.keys_search")},
+		{Control: true, Name: p.t("chat.key_shift") + "+C", What: p.t("chat.keys_copy")},
+		{Name: p.t("chat.key_enter"), What: p.t("chat.keys_ask")},
+		{Name: p.t("chat.key_shift_enter"), What: p.t("chat.keys_line")},
+		{Name: "Esc", What: p.t("chat.keys_stop")},
+	}
 }
 
 // shortcut does what a shortcut means that a field of the page got. Fyne gives

@@ -8,6 +8,7 @@ import (
 	"fyne.io/fyne/v2"
 
 	"neuron/app/ui/uitest"
+	vm "neuron/app/viewmodel/chat"
 	"neuron/engine/gateway/gatewaytest"
 	"neuron/engine/protocol"
 	"neuron/internal/desktop/link"
@@ -47,6 +48,24 @@ func (r *rig) picture(name string) {
 	uitest.Settle(r.w)
 	r.talk.arrange()
 	uitest.Picture(r.t, r.w, name)
+}
+
+// TestMasters holds the page against its masters: with nothing asked, and with an
+// answer of all that answers are made of.
+func TestMasters(t *testing.T) {
+	for _, mode := range uitest.Themes {
+		r := open(t, newEngine(t, gatewaytest.Script{Pieces: []string{"x"}}), t.TempDir(), "en", mode, 1120, 780)
+		r.picture("chat-master-empty-" + string(mode))
+		uitest.Master(t, r.w, mode, "chat-empty")
+		r.showMessages(&vm.View{Chat: 1, Version: 1, Messages: []vm.Message{
+			{ID: 1, User: true, Text: "How does a distributed model compute?", Place: 1, Of: 1},
+			{ID: 2, Name: "model", Text: longAnswer, Place: 2, Of: 2},
+		}})
+		uitest.Settle(r.w)
+		r.talk.arrange()
+		uitest.Picture(t, r.w, "chat-master-answer-"+string(mode))
+		uitest.Master(t, r.w, mode, "chat-answer")
+	}
 }
 
 // TestPictures shows the page's states in both themes and all languages, for

@@ -24,7 +24,7 @@ import (
 )
 
 // now is when the pictures are taken.
-var now = time.Date(2026, 11, 30, 15, 4, 0, 0, time.UTC)
+var now = time.Date(2026, 11, 30, 15, 4, 0, 0, time.Local)
 
 // engine is the real gateway with a scripted backend.
 type engine struct {

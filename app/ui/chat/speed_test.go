@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,9 @@ func TestUpdateOfALongChatIsQuick(t *testing.T) {
 		worst = max(worst, d)
 	}
 	mean := sum / time.Duration(len(times))
-	t.Logf("first view %s; %d updates: mean %s, worst %s; %d objects", first, len(times), mean, worst, objects)
+	slices.Sort(times)
+	t.Logf("first view %s; %d updates: mean %s, half within %s, 99 %% within %s, worst %s; %d objects",
+		first, len(times), mean, times[len(times)/2], times[len(times)*99/100], worst, objects)
 	if mean > 50*time.Millisecond {
 		t.Errorf("an update takes %s", mean)
 	}

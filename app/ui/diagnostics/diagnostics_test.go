@@ -19,6 +19,7 @@ import (
 func open(t *testing.T, e *enginetest.Engine, language string) (*uitest.Desk, *Page) {
 	t.Helper()
 	d := uitest.New(t, e, language)
+	d.Env.Now = func() time.Time { return enginetest.Now }
 	p := New(d.Env)
 	d.Set(p.Content(), 980, 900)
 	p.Show()
@@ -137,6 +138,7 @@ func TestPictures(t *testing.T) {
 		d, p := open(t, e, "en")
 		d.Until("the entries are there", func() bool { return len(p.notices()) == 2 })
 		d.Picture("diagnostics-health-" + string(mode))
+		uitest.Master(t, d.Window, mode, "diagnostics")
 		p.show(1)
 		d.Until("the lines are there", func() bool { return len(p.logs.lines) == 250 })
 		d.Picture("diagnostics-logs-" + string(mode))

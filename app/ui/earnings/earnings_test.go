@@ -17,7 +17,7 @@ import (
 func rich(t *testing.T) *enginetest.Engine {
 	t.Helper()
 	e := enginetest.Start(t)
-	now := time.Now().UTC()
+	now := enginetest.Now.UTC()
 	e.With(func(s *enginetest.State) {
 		s.Account = accounts.Account{Balances: map[string]accounts.Money{"available": {Micros: 132_481_000}, "pending": {Micros: 1_250_000}}}
 		for i := range 120 {

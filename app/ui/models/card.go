@@ -16,6 +16,7 @@ type card struct {
 	badge, private  *kit.Badge
 	strip           *kit.Strip
 	coverage, local *kit.Text
+	fits            *kit.Text
 	chat, hold      *kit.Button
 	shown           vm.Entry
 }
@@ -25,13 +26,13 @@ func (p *Page) newCard() *card {
 	c := &card{
 		words: w, name: kit.Heading("").Cut(), text: kit.Muted(""), badge: kit.NewBadge(kit.Plain, "", ""),
 		private: kit.NewBadge(kit.Plain, theme.IconLock, w.T("models.private")), strip: kit.NewStrip(nil),
-		coverage: kit.Muted(""), local: kit.Muted("").SetTone(kit.Good),
+		coverage: kit.Muted(""), local: kit.Muted("").SetTone(kit.Good), fits: kit.Muted(""),
 	}
 	c.chat = kit.Secondary(w.T("models.chat"), func() { p.env.Open("chat") }).Compact().WithIcon(theme.IconChat)
 	c.hold = kit.Secondary(w.T("models.hold"), func() { p.model.Hold(c.shown.ID, c.shown.Name) }).Compact()
 	c.panel = kit.Card(
 		kit.Beside(theme.GapS, c.name, c.private, c.badge),
-		c.text, c.strip, c.coverage, c.local,
+		c.text, c.strip, c.coverage, c.local, c.fits,
 		kit.Wrapped(theme.GapS, c.chat, c.hold))
 	return c
 }
@@ -55,6 +56,8 @@ func (c *card) fill(m *vm.Entry) {
 	c.coverage.Set(m.Coverage)
 	c.local.Set(m.LocalText)
 	kit.SetVisible(c.local, m.LocalText != "")
+	c.fits.Set(m.Fits)
+	kit.SetVisible(c.fits, m.Fits != "")
 	kit.SetVisible(c.chat, m.Routable)
 	kit.SetVisible(c.hold, m.Local == nil)
 }

@@ -98,7 +98,7 @@ func (p *Page) add() {
 // Show follows the network.
 func (p *Page) Show() {
 	p.Content()
-	p.model.Follow(false)
+	p.model.Follow(vm.Plans)
 	p.shown.Link(p.env, p.update)
 	p.shown.Model(p.env, p.model.Changed(), p.update)
 }

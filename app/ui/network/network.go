@@ -81,7 +81,7 @@ func (p *Page) build() {
 // Show follows the network.
 func (p *Page) Show() {
 	p.Content()
-	p.model.Follow(true)
+	p.model.Follow(vm.Routes)
 	p.shown.Link(p.env, p.update)
 	p.shown.Model(p.env, p.model.Changed(), p.update)
 }

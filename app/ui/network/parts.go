@@ -19,6 +19,7 @@ type connection struct {
 	words  *words.Words
 	card   *kit.Panel
 	badge  *kit.Badge
+	name   *kit.Text
 	text   *kit.Text
 	url    *kit.Text
 	status *kit.Button
@@ -26,9 +27,9 @@ type connection struct {
 }
 
 func newConnection(w *words.Words, env *page.Env) *connection {
-	c := &connection{words: w, badge: kit.NewBadge(kit.Plain, "", ""), text: kit.Sentence(""), url: kit.Mono("").Cut()}
+	c := &connection{words: w, badge: kit.NewBadge(kit.Plain, "", ""), name: kit.Strong("").Cut(), text: kit.Sentence(""), url: kit.Mono("").Cut()}
 	c.status = kit.Secondary(w.T("network.status_page"), func() { env.OpenURL(c.at) }).Compact().WithIcon(theme.IconExtern)
-	c.card = kit.TitledCard(w.T("network.connection"), c.badge, c.text, c.url,
+	c.card = kit.TitledCard(w.T("network.connection"), c.badge, c.name, c.text, c.url,
 		kit.Wrapped(theme.GapS, c.status, kit.Quiet(w.T("network.change"), func() { env.Open("settings") }).Compact()))
 	return c
 }
@@ -40,6 +41,8 @@ func (c *connection) update(v *vm.View) {
 	} else {
 		c.badge.Set(kit.Warn, theme.IconWarn, c.words.T("network.offline"))
 	}
+	c.name.Set(x.Name)
+	kit.SetVisible(c.name, x.Name != "")
 	c.text.Set(x.Text)
 	c.url.Set(x.URL)
 	c.at = x.URL

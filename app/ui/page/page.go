@@ -32,6 +32,19 @@ type Page interface {
 	Close()
 }
 
+// Key is a shortcut of a page, for the list of them.
+type Key struct {
+	Control bool   // together with Control (Command on macOS)
+	Name    string // as it stands on the key, translated
+	What    string // what it does, translated
+}
+
+// Keyed are pages with shortcuts of their own.
+type Keyed interface {
+	Page
+	Keys() []Key
+}
+
 // Env is what pages are given. Its fields do not change.
 type Env struct {
 	Link   *link.Link   // the engine, whether it runs or not

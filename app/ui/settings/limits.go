@@ -2,6 +2,7 @@ package settings
 
 import (
 	"slices"
+	"strings"
 
 	"fyne.io/fyne/v2"
 
@@ -45,11 +46,21 @@ func (p *Page) limitCards() []fyne.CanvasObject {
 func (p *Page) gpus() fyne.CanvasObject {
 	w := p.words
 	label := w.T("settings.gpus_title")
-	list := kit.Column(theme.GapS, kit.Muted(w.T("settings.gpus_none")))
-	card := kit.TitledCard(label, nil, list)
+	none := kit.Muted(w.T("settings.gpus_none"))
+	list := kit.Column(theme.GapS, none)
+	gone := kit.Muted("").SetTone(kit.Warn)
+	card := kit.TitledCard(label, nil, list, gone)
 	var shown []localapi.GPU
 	var toggles map[string]*kit.Toggle
 	p.copies = append(p.copies, func(s *policy.Settings, v *vm.View) {
+		if v.Hardware != nil && len(v.Hardware.GPUs) == 0 && slices.Equal(v.Hardware.Library, []string{"CPU"}) {
+			none.Set(w.T("settings.gpus_cpu"))
+		}
+		missing := slices.DeleteFunc(slices.Clone(s.Limits.GPUs), func(n string) bool {
+			return v.Hardware == nil || slices.ContainsFunc(v.Hardware.GPUs, func(g localapi.GPU) bool { return g.Name == n })
+		})
+		kit.SetVisible(gone, len(missing) > 0)
+		gone.Set(w.T("settings.gpus_gone", "Name", strings.Join(missing, ", ")))
 		if v.Hardware != nil && !slices.Equal(shown, v.Hardware.GPUs) {
 			shown = slices.Clone(v.Hardware.GPUs)
 			toggles = make(map[string]*kit.Toggle)
@@ -71,9 +82,9 @@ func (p *Page) gpus() fyne.CanvasObject {
 				}
 				rows = append(rows, kit.NewRow(g.Name, text, t))
 			}
-			list.Objects = []fyne.CanvasObject{kit.Rows(rows...)}
+			list.Objects = []fyne.CanvasObject{kit.Muted(w.T("settings.gpus_text")), kit.Rows(rows...)}
 			if len(rows) == 0 {
-				list.Objects = []fyne.CanvasObject{kit.Muted(w.T("settings.gpus_none"))}
+				list.Objects = []fyne.CanvasObject{none}
 			}
 			p.frame.Arrange()
 		}

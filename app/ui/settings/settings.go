@@ -28,6 +28,8 @@ type Page struct {
 	owner *vm.Owner
 	keys  *vm.Keys
 
+	updates *vm.Updates
+
 	content fyne.CanvasObject
 	frame   *kit.Page
 	tabs    *kit.Segmented
@@ -43,6 +45,7 @@ type Page struct {
 
 	account *accountCard
 	apiKeys *keysCard
+	newer   *updatesCard
 	shown   page.Following
 }
 
@@ -63,6 +66,7 @@ func New(env *page.Env) *Page {
 	p.model = vm.New(page.Engine(env.Link, func(c *localapi.Client) vm.Engine { return c }))
 	p.owner = vm.NewOwner(page.Engine(env.Link, func(c *localapi.Client) vm.OwnerEngine { return c }))
 	p.keys = vm.NewKeys(page.Engine(env.Link, func(c *localapi.Client) vm.KeysEngine { return c }))
+	p.updates = vm.NewUpdates(page.Engine(env.Link, func(c *localapi.Client) vm.UpdatesEngine { return c }))
 	return p
 }
 
@@ -87,10 +91,11 @@ func (p *Page) build() {
 	w := p.words
 	p.account = newAccountCard(p)
 	p.apiKeys = newKeysCard(p)
+	p.newer = newUpdatesCard(p)
 	p.cards = [][]fyne.CanvasObject{
 		tabSharing: p.sharingCards(),
 		tabLimits:  p.limitCards(),
-		tabNetwork: p.networkCards(),
+		tabNetwork: append(p.networkCards(), p.newer.card),
 		tabAccount: append(p.account.cards, p.apiKeys.card),
 		tabWindow:  p.windowCards(),
 	}
@@ -142,11 +147,14 @@ func (p *Page) Show() {
 	p.shown.Model(p.env, p.model.Changed(), p.update)
 	p.shown.Model(p.env, p.owner.Changed(), p.account.update)
 	p.shown.Model(p.env, p.keys.Changed(), p.apiKeys.update)
+	p.shown.Model(p.env, p.updates.Changed(), p.newer.update)
+	p.updates.Follow()
 }
 
 // Hide stops following.
 func (p *Page) Hide() {
 	p.shown.Stop()
+	p.updates.Rest()
 	p.snack.hide()
 }
 
@@ -155,6 +163,7 @@ func (p *Page) Close() {
 	p.model.Close()
 	p.owner.Close()
 	p.keys.Close()
+	p.updates.Close()
 }
 
 // update copies the engine's settings to the controls.
@@ -197,7 +206,7 @@ func (p *Page) fieldProblem(name string, e *protocol.Error) string {
 		return w.T("settings.bad_minutes", "Most", policy.MaxIdleMinutes)
 	case "rules.busy_percent":
 		return w.T("settings.bad_percent", "Least", policy.MinBusyPercent)
-	case "tracker", "proxy":
+	case "tracker", "proxy", "updates.feed":
 		return w.T("settings.bad_address")
 	case "limits.memory_bytes":
 		return w.T("settings.bad_least", "Least", w.Memory(policy.MinMemory))

@@ -21,6 +21,7 @@ func open(t *testing.T, e *enginetest.Engine, language string) (*uitest.Desk, *P
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // the start at login is read there
 	d := uitest.New(t, e, language)
+	d.Env.Now = func() time.Time { return enginetest.Now }
 	p := New(d.Env)
 	d.Set(p.Content(), 980, 900)
 	p.Show()
@@ -211,16 +212,19 @@ func TestPictures(t *testing.T) {
 					s.Settings.Schedule.Hours[i] = 0xc0007f
 				}
 				s.Owner = localapi.OwnerState{Status: "bound", Own: "o-q7xk2mbeuv4zq1htr5pw", Wanted: "o-q7xk2mbeuv4zq1htr5pw"}
-				s.Keys = []accounts.Key{{ID: "nk-4f2a", Name: "Editor", Created: time.Now(), Today: accounts.Money{Micros: 120000}, Total: accounts.Money{Micros: 5120000}, Limits: accounts.Limits{BudgetDay: 1e6}}}
+				s.Keys = []accounts.Key{{ID: "nk-4f2a", Name: "Editor", Created: enginetest.Now, Today: accounts.Money{Micros: 120000}, Total: accounts.Money{Micros: 5120000}, Limits: accounts.Limits{BudgetDay: 1e6}}}
 			})
 			d, p := open(t, e, language)
 			for i, name := range []string{"sharing", "limits", "network", "account", "window"} {
 				p.show(i)
 				d.Until("the keys are there", func() bool {
-					return i != tabAccount || p.apiKeys.shown != "" && p.owner.View().Owner != nil && !p.owner.View().Busy
+					return i != tabAccount || uitest.Says(d.Window, "Editor") && p.owner.View().Owner != nil && !p.owner.View().Busy
 				})
 				d.Window.Resize(fyne.NewSize(980, 1180))
 				d.Picture("settings-" + name + "-" + language + "-" + string(mode))
+				if language == "en" {
+					uitest.Master(t, d.Window, mode, "settings-"+name)
+				}
 			}
 			if len(toggles(p.frame)) == 0 {
 				t.Error("the last tab has no switches")

@@ -31,11 +31,11 @@ func busy(t *testing.T) *enginetest.Engine {
 		s.Status.Transfers = []localapi.Transfer{{Model: "m", Parts: parts}, {Model: "n", DownRate: 4_200_000, ETASeconds: 285, Parts: parts}}
 		s.Status.Health = []localapi.HealthEntry{{Code: protocol.CodeSwarmLost, Severity: localapi.SeverityWarning, Text: "The process that transfers models ended."}}
 		s.Sessions = []protocol.SessionState{
-			{Session: "s-kx3p2mqwertyuiop", Use: protocol.Range{First: 6, Last: 18}, Phase: protocol.PhaseDecode, Counters: protocol.Counters{DecodeSteps: 211}, Opened: time.Now().Add(-40 * time.Second)},
-			{Session: "s-a91bzmqwertyuiop", Use: protocol.Range{First: 6, Last: 18}, Phase: protocol.PhasePrefill, Counters: protocol.Counters{DecodeSteps: 1}, Opened: time.Now().Add(-3 * time.Second)},
+			{Session: "s-kx3p2mqwertyuiop", Use: protocol.Range{First: 6, Last: 18}, Phase: protocol.PhaseDecode, Counters: protocol.Counters{DecodeSteps: 211}, Opened: enginetest.Now.Add(-40 * time.Second)},
+			{Session: "s-a91bzmqwertyuiop", Use: protocol.Range{First: 6, Last: 18}, Phase: protocol.PhasePrefill, Counters: protocol.Counters{DecodeSteps: 1}, Opened: enginetest.Now.Add(-3 * time.Second)},
 		}
 		s.Hardware.Speed = &localapi.Speed{Model: "guide", TokensPerSecond: 812.4, PrefillPerSec: 9120}
-		s.Hardware.Measured = time.Now()
+		s.Hardware.Measured = enginetest.Now
 		s.Plans = []localapi.Plan{
 			{Model: "m", Name: "Qwen3 8B Instruct Q4_K_M", Ranges: []localapi.PlanRange{
 				{Range: protocol.Range{First: 0, Last: 32}, Fetch: 4_800_000_000, Seconds: 1200, Memory: 5_100_000_000, Fit4K: 12},
@@ -60,7 +60,11 @@ func TestLooks(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					d := open(t, busy(t), mode, lang, width)
 					d.Until("the speed is there", func() bool { return uitest.Button(d.Window, d.Env.Words.T("share.stop")) != nil })
+					d.Until("this computer is described", func() bool { return uitest.Says(d.Window, "812") })
 					d.Picture("share-" + name)
+					if lang == "en" && width == 1000 {
+						uitest.Master(t, d.Window, mode, "share")
+					}
 					d.Tap(d.Env.Words.T("share.choose"))
 					d.Until("there are plans", func() bool { return uitest.Button(d.Window, d.Env.Words.T("share.hold")) != nil })
 					d.Picture("share-plans-" + name)
@@ -78,7 +82,7 @@ func TestPauseAndResume(t *testing.T) {
 		p := enginetest.Look(e, func(s *enginetest.State) []localapi.PauseOrder { return s.Pauses })
 		return len(p) == 1 && p[0].Seconds == 3600
 	})
-	end := time.Now().Add(time.Hour)
+	end := enginetest.Now.Add(time.Hour)
 	e.With(func(s *enginetest.State) {
 		s.Status.Policy = &localapi.Sharing{State: protocol.SharingPaused, Reason: protocol.SharingUserPause, Until: &end}
 	})

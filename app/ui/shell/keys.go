@@ -7,6 +7,7 @@ import (
 	"fyne.io/fyne/v2/driver/desktop"
 
 	"neuron/app/ui/kit"
+	"neuron/app/ui/page"
 	"neuron/app/ui/theme"
 )
 
@@ -60,6 +61,20 @@ func (s *Shell) shortcuts() {
 	add(control+"+W", w.T("shell.keys_close"))
 	add(control+"+Q", w.T("shell.keys_quit"))
 	add("F1", w.T("shell.keys_list"))
+	for _, p := range s.pages {
+		keyed, ok := p.(page.Keyed)
+		if !ok {
+			continue
+		}
+		rows = append(rows, kit.Inset(0, theme.GapXS, kit.Strong(p.Title())))
+		for _, k := range keyed.Keys() {
+			name := k.Name
+			if k.Control {
+				name = control + "+" + name
+			}
+			add(name, k.What)
+		}
+	}
 	d := &kit.Dialog{Title: w.T("shell.keys_title"), Body: kit.Column(theme.GapS, rows...)}
 	d.Buttons = []fyne.CanvasObject{kit.Primary(w.T("shell.keys_done"), d.Close)}
 	d.Open(s.env.Window)

@@ -264,6 +264,7 @@ func TestPictures(t *testing.T) {
 		f := start(t, e, "en")
 		f.Until("it shares", func() bool { return f.shell.rail.foot.word.Text() == "Sharing" })
 		f.Picture("shell-" + string(mode))
+		uitest.Master(t, f.Window, mode, "shell")
 		f.Window.Resize(fyne.NewSize(600, 640))
 		f.Picture("shell-narrow-" + string(mode))
 	}

@@ -67,6 +67,7 @@ func Open(t testing.TB, e *enginetest.Engine, mode theme.Mode, language string, 
 	t.Helper()
 	App(t, mode)
 	d := New(t, e, language)
+	d.Env.Now = func() time.Time { return enginetest.Now }
 	p := make(d.Env)
 	t.Cleanup(p.Close)
 	d.Set(p.Content(), width, height)
@@ -86,6 +87,9 @@ func Looks(t *testing.T, name string, open func(t *testing.T, mode theme.Mode, l
 					d := open(t, mode, language, width)
 					d.Until(name+" has something to show", func() bool { return ready(d) })
 					d.Picture(name + "-" + look)
+					if language == "en" && width == 1000 {
+						Master(t, d.Window, mode, name)
+					}
 				})
 			}
 		}

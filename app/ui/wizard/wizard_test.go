@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"fyne.io/fyne/v2/test"
 
@@ -29,6 +30,7 @@ func open(t *testing.T, language string) (*uitest.Desk, *Page, *enginetest.Engin
 	e := enginetest.Start(t)
 	e.With(func(s *enginetest.State) { s.Settings = policy.Defaults() })
 	d := uitest.New(t, e, language)
+	d.Env.Now = func() time.Time { return enginetest.Now }
 	entry := &loginEntry{}
 	model := vm.New(func() vm.Engine {
 		if c := d.Env.Link.Client(); c != nil {
@@ -123,23 +125,34 @@ func TestPictures(t *testing.T) {
 			uitest.App(t, mode)
 			d, p, _, _, _ := open(t, language)
 			name := func(s string) string { return "wizard-" + s + "-" + language + "-" + string(mode) }
+			master := func(s string) {
+				if language == "en" {
+					uitest.Master(t, d.Window, mode, "wizard-"+s)
+				}
+			}
+			d.Until("there is no way back", func() bool { return !p.back.Visible() })
 			d.Picture(name("1-welcome"))
+			master("1-welcome")
 			next(d, p, vm.Computer)
 			d.Until("the computer is shown", func() bool { return p.model.View().Hardware != nil })
 			d.Run()
 			d.Picture(name("2-computer"))
+			master("2-computer")
 			next(d, p, vm.Sharing)
 			p.model.Answer(func(s *policy.Settings) { s.Share = true })
 			d.Until("the rules show", func() bool { return p.rules.Visible() })
 			d.Picture(name("3-sharing"))
+			master("3-sharing")
 			next(d, p, vm.Network)
 			p.address.SetText("https://neuron.example")
 			d.Until("it can be checked", func() bool { return p.model.View().Draft.Tracker != "" })
 			p.address.OnSubmitted("")
 			d.Until("it answers", func() bool { return p.found.Word() == d.Env.Words.T("wizard.found") })
 			d.Picture(name("4-network"))
+			master("4-network")
 			next(d, p, vm.Last)
 			d.Picture(name("5-last"))
+			master("5-last")
 		}
 	}
 }

@@ -69,8 +69,10 @@ type Model struct {
 	wake   chan struct{} // capacity 1; for follow
 	tell   chan struct{} // capacity 1; a value after each change
 
-	// store belongs to the writer's jobs.
-	store *store.Store
+	// These belong to the writer's jobs.
+	store   *store.Store
+	unsaved bool        // a write has failed, and what it was about is in memory only
+	retry   *time.Timer // nil until a write fails
 
 	mu      sync.Mutex
 	version uint64 // grows with every change
@@ -138,6 +140,13 @@ func (m *Model) Close() {
 	m.writer.do(func() {
 		if m.store == nil {
 			return
+		}
+		m.heal(context.Background())
+		if m.unsaved {
+			m.settle(m.saveAll(context.Background()))
+		}
+		if m.retry != nil {
+			m.retry.Stop()
 		}
 		if err := errors.Join(m.store.Purge(context.Background()), m.store.Close()); err != nil {
 			m.o.Logger.Error("the chats could not be closed", "code", protocol.AsError(err).Code)
@@ -227,9 +236,20 @@ func (m *Model) save(t *talk, messages ...thread.Message) {
 // disk lets the writer change the store, also when Close has come meanwhile.
 func (m *Model) disk(f func(ctx context.Context, s *store.Store) error) {
 	m.writer.do(func() {
-		if m.store != nil {
-			m.wrote(f(context.Background(), m.store))
+		if m.store == nil {
+			return
 		}
+		ctx := context.Background()
+		m.heal(ctx)
+		err := f(ctx, m.store)
+		if store.Damaged(err) {
+			m.renew(ctx)
+			err = f(ctx, m.store)
+		}
+		if err == nil && m.unsaved {
+			err = m.saveAll(ctx)
+		}
+		m.settle(err)
 	})
 }
 
@@ -286,6 +306,10 @@ func (m *Model) load(id thread.ID) {
 		return
 	}
 	messages, err := m.store.Messages(context.Background(), id)
+	if store.Damaged(err) {
+		m.renew(context.Background())
+		return // the chat is in the file that was set aside
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
@@ -293,6 +317,9 @@ func (m *Model) load(id thread.ID) {
 		m.notices.save = err
 	} else {
 		t.tree = thread.NewTree(messages)
+		if t.tree.Len() > 0 && t.tree.Get(t.Head) == nil {
+			t.Head = t.tree.Leaf(0) // its own was lost with a full disk: the rest is to be seen
+		}
 	}
 	m.changed()
 }

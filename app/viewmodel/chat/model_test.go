@@ -1,6 +1,9 @@
 package chat
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"neuron/app/chat/store"
 	"neuron/app/chat/thread"
 	"neuron/engine/gateway/gatewaytest"
 	"neuron/engine/protocol"
@@ -435,6 +439,78 @@ func TestDamagedFileIsTold(t *testing.T) {
 		r.DismissNotice()
 		if v := r.ask("again"); v.Notice != nil || len(v.Messages) != 2 {
 			t.Errorf("%+v", v.Notice)
+		}
+	})
+}
+
+// TestFileIsTakenAway: a file that is deleted under the window comes back with the
+// next thing that is written, and is told.
+func TestFileIsTakenAway(t *testing.T) {
+	t.Parallel()
+	suite(t, []script{{pieces: []string{"x"}}}, func(t *testing.T, r *rig) {
+		r.ask("first")
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			if err := os.Remove(r.file + suffix); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+		}
+		r.ask("second")
+		r.await("it is told", func(v View) bool { return v.Notice != nil && strings.Contains(v.Notice.Text, "written again") })
+		r.DismissNotice()
+		r.Close()
+		r.open()
+		if v := r.View(); v.Notice != nil || len(entries(v)) != 1 {
+			t.Errorf("%+v, %d chats", v.Notice, len(entries(v)))
+		}
+	})
+}
+
+// TestFileIsDamagedMeanwhile: a file that turns into nonsense under the window is
+// set aside, and what the window knows is saved in another one.
+func TestFileIsDamagedMeanwhile(t *testing.T) {
+	t.Parallel()
+	suite(t, []script{{pieces: []string{"x"}}}, func(t *testing.T, r *rig) {
+		r.ask("first")
+		for _, suffix := range []string{"", "-wal"} {
+			st, err := os.Stat(r.file + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(r.file+suffix, bytes.Repeat([]byte("nonsense"), int(st.Size())/8), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.ask("second")
+		r.await("it is told", func(v View) bool { return v.Notice != nil && strings.Contains(v.Notice.Remedy, ".damaged-") })
+		r.Close()
+		r.open()
+		v := r.View()
+		aside, err := filepath.Glob(r.file + ".damaged-*")
+		if err != nil || len(aside) == 0 {
+			t.Errorf("nothing is set aside: %v", err)
+		}
+		if len(entries(v)) != 1 || v.Notice != nil {
+			t.Errorf("%d chats, %+v", len(entries(v)), v.Notice)
+		}
+	})
+}
+
+// TestWhatFailedIsWrittenLater: a full disk loses what is said meanwhile only when
+// it is full until the end.
+func TestWhatFailedIsWrittenLater(t *testing.T) {
+	t.Parallel()
+	suite(t, []script{{pieces: []string{"x"}}}, func(t *testing.T, r *rig) {
+		id := r.ask("first").Chat
+		full := protocol.Errorf(protocol.CodeDiskFull, "no room")
+		r.disk(func(ctx context.Context, s *store.Store) error {
+			return errors.Join(s.Remove(ctx, id), full) // as if it had never got there
+		})
+		r.await("it is told", func(v View) bool { return v.Notice != nil })
+		r.SetDraft("room again")
+		r.Close()
+		r.open()
+		if v := r.View(); v.Notice != nil || len(v.Messages) != 2 || v.Draft != "room again" {
+			t.Errorf("%+v", v)
 		}
 	})
 }

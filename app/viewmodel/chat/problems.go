@@ -81,7 +81,9 @@ type notices struct {
 	save   error  // the last write failed
 	memory error  // no file can be had
 	aside  string // where a damaged file lies
-	seen   bool   // aside has been read
+	// rescued: the file was taken away and is written again.
+	rescued bool
+	seen    bool // what is told below has been read
 }
 
 func (n *notices) view(w *words.Words) *Notice {
@@ -98,7 +100,10 @@ func (n *notices) view(w *words.Words) *Notice {
 		return say("chat.not_saved", n.save)
 	case n.memory != nil:
 		return say("chat.only_memory", n.memory)
-	case n.aside != "" && !n.seen:
+	case n.seen:
+	case n.rescued:
+		return &Notice{w.T("chat.rescued"), w.T("chat.rescued_remedy")}
+	case n.aside != "":
 		return &Notice{w.T("chat.set_aside"), w.T("chat.set_aside_remedy", "File", n.aside)}
 	}
 	return nil

@@ -24,6 +24,7 @@ type Engine interface {
 	Network(ctx context.Context) (*localapi.Network, error)
 	Access(ctx context.Context) (*localapi.Access, error)
 	Hold(ctx context.Context, h localapi.Hold) error
+	Plans(ctx context.Context) ([]localapi.Plan, error)
 }
 
 var _ Engine = (*localapi.Client)(nil)
@@ -51,6 +52,7 @@ type Model struct {
 	err     *protocol.Error      // of the last question to the network
 	access  *localapi.Access     // nil: not known
 	routes  []protocol.Telemetry // newest first
+	plans   []localapi.Plan      // nil: never told
 	filter  string
 	held    string // name of what was ordered last
 	problem *protocol.Error
@@ -80,14 +82,22 @@ func (m *Model) set(f func()) {
 	m.tasks.Tell()
 }
 
+// Interest is what of the network a page shows besides the models.
+type Interest int
+
+// The interests.
+const (
+	Routes Interest = iota + 1 // this computer's own conversations
+	Plans                      // what this computer could hold
+)
+
 // Follow asks now and then until Rest; both while a page is shown, and by one
-// goroutine. routes says whether this computer's own conversations are of
-// interest.
-func (m *Model) Follow(routes bool) {
+// goroutine.
+func (m *Model) Follow(i Interest) {
 	m.Rest()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { m.follow(ctx, routes) })
+	wg.Go(func() { m.follow(ctx, i) })
 	m.rest = func() { cancel(); wg.Wait() }
 }
 
@@ -99,18 +109,26 @@ func (m *Model) Rest() {
 	}
 }
 
-// routeShare is how many times as often own conversations are looked at.
-const routeShare = 5
+// routeShare is how many times as often own conversations are looked at, and
+// planShare how many times more seldom plans are made: they cost the engine and
+// the tracker more, and change slowly.
+const (
+	routeShare = 5
+	planShare  = 12
+)
 
-func (m *Model) follow(ctx context.Context, routes bool) {
+func (m *Model) follow(ctx context.Context, i Interest) {
 	tick := time.NewTicker(m.o.Every / routeShare)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		if n%routeShare == 0 {
 			m.ask(ctx)
 		}
-		if routes {
+		if i == Routes {
 			m.look(ctx)
+		}
+		if i == Plans && n%(routeShare*planShare) == 0 {
+			m.plan(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -160,6 +178,20 @@ func (m *Model) look(ctx context.Context) {
 		return // it is asked again in a second; the engine's state tells trouble
 	}
 	m.set(func() { m.routes = list.Data })
+}
+
+// plan asks what this computer could hold. Where that cannot be told, the page
+// does not say it; why, the page about sharing says.
+func (m *Model) plan(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, task.Patience)
+	defer cancel()
+	e := m.o.Engine()
+	if e == nil {
+		return
+	}
+	if list, err := e.Plans(ctx); err == nil {
+		m.set(func() { m.plans = list })
+	}
 }
 
 // Filter keeps the models whose name contains the words.

@@ -74,7 +74,7 @@ func TestModels(t *testing.T) {
 	if v := m.View(); v.Stage != vm.Loading {
 		t.Errorf("before anything was asked: stage %d", v.Stage)
 	}
-	m.Follow(false)
+	m.Follow(vm.Plans)
 	v := until(t, m, "models", func(v vm.View) bool { return len(v.Models) == 3 })
 	for i, want := range []string{"at least 2 computers", "2 layers are held by no computer, the first is layer 1", "No computer holds any"} {
 		if !strings.Contains(v.Models[i].Coverage, want) {
@@ -83,6 +83,18 @@ func TestModels(t *testing.T) {
 	}
 	if a := v.Models[0]; !strings.Contains(a.LocalText, "1 to 2") || !strings.Contains(a.Text, "4 layers") || !strings.Contains(a.Text, "MIT") || v.Answering != "1 of 3" || !v.Models[1].Private {
 		t.Errorf("%+v, %+v", a, v)
+	}
+	e.With(func(s *enginetest.State) {
+		s.Plans = []localapi.Plan{
+			{Model: "a", Ranges: []localapi.PlanRange{{Range: protocol.Range{Last: 1}, Weights: 1}}},
+			{Model: "b", Ranges: []localapi.PlanRange{{Range: protocol.Range{First: 12, Last: 20}, Weights: 6_349 << 20, KVPerToken: 13_120}}},
+			{Model: "c"},
+		}
+	})
+	m.Follow(vm.Plans)
+	v = until(t, m, "what would fit", func(v vm.View) bool { return len(v.Models) == 3 && v.Models[2].Fits != "" })
+	if want := "Here, layers 12 to 19 would take 6.2\u00a0GB and 410\u00a0MB per 32K conversation."; v.Models[0].Fits != "" || v.Models[1].Fits != want || !strings.Contains(v.Models[2].Fits, "Nothing") {
+		t.Errorf("%q, %q, %q", v.Models[0].Fits, v.Models[1].Fits, v.Models[2].Fits)
 	}
 	m.Filter(" BET ")
 	if v := until(t, m, "a filter", func(v vm.View) bool { return len(v.Models) == 1 }); v.Models[0].Name != "Beta" || !v.Filtered {
@@ -126,7 +138,7 @@ func TestFailsBeforeAnything(t *testing.T) {
 	e := enginetest.Start(t)
 	e.With(func(s *enginetest.State) { s.Err = protocol.Errorf(protocol.CodeUnavailable, "away") })
 	m := model(t, e)
-	m.Follow(false)
+	m.Follow(vm.Plans)
 	until(t, m, "the failure", func(v vm.View) bool { return v.Stage == vm.Failed && v.Err != nil })
 }
 
@@ -147,7 +159,7 @@ func TestRoutes(t *testing.T) {
 	e := enginetest.Start(t)
 	e.With(func(s *enginetest.State) { s.Access = localapi.Access{URL: api.URL + "/v1", Key: "k"} })
 	m := model(t, e)
-	m.Follow(true)
+	m.Follow(vm.Routes)
 	v := until(t, m, "routes", func(v vm.View) bool { return len(v.Routes) == 2 })
 	r := v.Routes[0]
 	if len(r.Hops) != 2 || r.Hops[0].Time != "2.5 ms" || r.Hops[0].Layers != "0 to 3" || r.Hops[1].Time != "" || r.Hops[1].Health != protocol.HealthSlow {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -29,7 +30,6 @@ type View struct {
 	Asked string
 
 	Connection Connection
-	Name       string // of the network
 	Nodes      string
 	Sessions   string
 	Answering  string // models that can answer, of all
@@ -45,6 +45,7 @@ type View struct {
 // Connection is that of this computer to the tracker.
 type Connection struct {
 	URL       string
+	Name      string // of the network, "" where it has none
 	Connected bool
 	Text      string
 }
@@ -59,6 +60,7 @@ type Entry struct {
 	Local     *protocol.Range
 	LocalText string // "" when nothing is held here
 	Coverage  string // what is missing, or how often it is there
+	Fits      string // what this computer could take of it, "" while not known
 }
 
 // Route is one conversation of this computer with its way.
@@ -109,7 +111,7 @@ func (m *Model) View() View {
 		return v
 	}
 	n := m.network
-	v.Asked, v.Name = w.Time(n.Asked), n.Name
+	v.Asked = w.Time(n.Asked)
 	v.Nodes, v.Sessions = w.Number(int64(n.Nodes)), w.Number(int64(n.Sessions))
 	answering := 0
 	for i := range n.Models {
@@ -128,7 +130,7 @@ func (m *Model) View() View {
 
 func (m *Model) connection(t *localapi.Tracker) Connection {
 	w := m.o.Words
-	c := Connection{URL: pageOf(t.URL), Connected: t.Connected}
+	c := Connection{URL: pageOf(t.URL), Name: t.Name, Connected: t.Connected}
 	switch {
 	case t.URL == "":
 		c.Text = w.T("network.no_address")
@@ -179,7 +181,39 @@ func (m *Model) model(x *localapi.NetworkModel) Entry {
 		out.LocalText = w.T("network.local", "First", x.Local.First, "Last", x.Local.Last-1)
 	}
 	out.Coverage = m.coverage(i)
+	if x.Local == nil {
+		out.Fits = m.fits(x)
+	}
 	return out
+}
+
+// longTalk is the conversation, in tokens, by which memory is told.
+const longTalk = 32768
+
+// fits says what of a model this computer could hold, by the engine's plan.
+func (m *Model) fits(x *localapi.NetworkModel) string {
+	w := m.o.Words
+	for i := range m.plans {
+		p := &m.plans[i]
+		switch {
+		case p.Model != x.Info.Model:
+			continue
+		case len(p.Ranges) == 0:
+			return w.T("network.fits_none")
+		}
+		r := &p.Ranges[0]
+		first, last := r.Range.First, r.Range.Last-1
+		if r.KVPerToken == 0 {
+			return w.T("network.fits", "First", first, "Last", last, "Memory", w.Memory(r.Weights))
+		}
+		tokens := int64(longTalk)
+		if most := int64(x.Info.Context); most > 0 {
+			tokens = min(tokens, most)
+		}
+		return w.T("network.fits_talk", "First", first, "Last", last, "Memory", w.Memory(r.Weights),
+			"Talk", w.Memory(r.KVPerToken*tokens), "Tokens", fmt.Sprintf("%dK", max(1, tokens/1024)))
+	}
+	return ""
 }
 
 // coverage says in words what the strip shows.

@@ -33,6 +33,7 @@ type KeysView struct {
 type Keys struct {
 	engine func() KeysEngine
 	tasks  *task.Group
+	turn   sync.Mutex // held by the order that runs: a list is never older than the one before
 
 	mu   sync.Mutex
 	view KeysView // guarded by mu
@@ -67,6 +68,8 @@ func (m *Keys) set(f func(*KeysView)) {
 func (m *Keys) do(f func(ctx context.Context, e KeysEngine) error) {
 	m.set(func(v *KeysView) { v.Busy, v.Err = true, nil })
 	m.tasks.Go(func(ctx context.Context) {
+		m.turn.Lock()
+		defer m.turn.Unlock()
 		err := error(protocol.Errorf(protocol.CodeUnavailable, "the engine does not run"))
 		if e := m.engine(); e != nil {
 			if err = f(ctx, e); err == nil {

@@ -40,6 +40,11 @@ func Files() (map[string][]byte, error) {
 		add(fmt.Sprintf("app-%d.png", size), App(size))
 	}
 	addICO("app.ico", icoApp, App)
+	if b, err := icns(App); err != nil {
+		failed = fmt.Errorf("app.icns: %w", err)
+	} else {
+		out["app.icns"] = b
+	}
 	for _, state := range States() {
 		add("tray-"+state+".png", Tray(state, trayPNG))
 		add("tray-"+state+"-template.png", Template(state, trayApple))

@@ -24,6 +24,7 @@ import (
 
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
+	"neuron/internal/proxy"
 	"neuron/internal/torrentfile"
 )
 
@@ -59,7 +60,7 @@ func New(o Options) (*Client, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: answerTimeout,
+		Proxy: proxy.For, TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: answerTimeout,
 		MaxIdleConns: 2, IdleConnTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 		// The limits count what arrives, so nothing may be unpacked behind them.
 		DisableCompression: true,

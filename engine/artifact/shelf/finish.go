@@ -227,7 +227,8 @@ func (s *Shelf) beginOnce() error {
 	}
 	spec := cut.Spec{Model: string(m.Model), Meta: h, Layers: m.Layers}
 	for i := range m.Tensors {
-		spec.Tensors = append(spec.Tensors, m.Tensors[i].Name)
+		t := &m.Tensors[i]
+		spec.Tensors = append(spec.Tensors, cut.Shape{Name: t.Name, Dims: t.Dims, Type: t.Type})
 	}
 	if err := cut.Begin(s.dir, spec); err != nil {
 		var io *os.PathError

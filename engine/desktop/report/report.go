@@ -87,6 +87,8 @@ func (x *Scrubber) Write(c Content) string {
 	say("limits: threads %d, GPUs %d, memory %s, disk %s, keep free %s, up %s/s, down %s/s, day %s, sessions %d (0: none)",
 		l.Threads, len(l.GPUs), size(l.MemoryBytes), size(l.DiskBytes), size(l.KeepFree), size(l.UpRate), size(l.DownRate), size(l.DayBytes), l.Sessions)
 
+	say("updates: checked %t, own address %t, channel %q", s.Updates.Check, s.Updates.Feed != "", s.Updates.Channel)
+
 	say("\n# Log")
 	if c.Lost != "" {
 		say("lines are missing in the file: %s", c.Lost)

@@ -59,10 +59,10 @@ func Open(dir string, now time.Time) (*Store, error) {
 		if merr := os.Rename(s.path, aside); merr != nil {
 			return nil, protocol.Errorf(protocol.CodeDataFolder, "the settings can neither be read nor set aside: %w", errors.Join(err, merr))
 		}
-		s.read = protocol.Errorf(protocol.CodeDataFolder,
+		s.read = protocol.Errorf(protocol.CodeSettingsBroken,
 			"the settings could not be read (%s); the file is kept as %s, and the settings of a first start are in force", protocol.AsError(err).Message, filepath.Base(aside))
 	case len(mended) > 0:
-		s.read = protocol.Errorf(protocol.CodeDataFolder, "some settings could not be used and have safe values now: %s", strings.Join(mended, ", "))
+		s.read = protocol.Errorf(protocol.CodeSettingsBroken, "some settings could not be used and have safe values now: %s", strings.Join(mended, ", "))
 	}
 	return s, nil
 }

@@ -132,7 +132,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		if kept, err := os.ReadFile(aside); err != nil || string(kept) != content {
 			t.Errorf("%s: set aside %q, %v", name, kept, err)
 		}
-		if tr := s.Trouble(); len(tr) != 1 || tr[0].Code != protocol.CodeDataFolder || !strings.Contains(tr[0].Message, filepath.Base(aside)) {
+		if tr := s.Trouble(); len(tr) != 1 || tr[0].Code != protocol.CodeSettingsBroken || !strings.Contains(tr[0].Message, filepath.Base(aside)) {
 			t.Errorf("%s: told %v", name, tr)
 		}
 		if err := s.Update(func(x *policy.Settings) { x.SetUp = true }); err != nil || len(s.Trouble()) != 0 {

@@ -27,12 +27,21 @@ const (
 	ImStart int32 = 258
 	ImEnd   int32 = 259
 	Calls   int32 = 260 // [TOOL_CALLS]
+	// Of answers in channels, where the template has them.
+	Start     int32 = 261
+	Channel   int32 = 262
+	Constrain int32 = 263
+	Message   int32 = 264
+	End       int32 = 265
+	Call      int32 = 266
+	Return    int32 = 267
 )
 
 var controls = []struct {
 	id   int32
 	text string
-}{{BOS, "<s>"}, {EOS, "</s>"}, {ImStart, "<|im_start|>"}, {ImEnd, "<|im_end|>"}, {Calls, "[TOOL_CALLS]"}}
+}{{BOS, "<s>"}, {EOS, "</s>"}, {ImStart, "<|im_start|>"}, {ImEnd, "<|im_end|>"}, {Calls, "[TOOL_CALLS]"},
+	{Start, "<|start|>"}, {Channel, "<|channel|>"}, {Constrain, "<|constrain|>"}, {Message, "<|message|>"}, {End, "<|end|>"}, {Call, "<|call|>"}, {Return, "<|return|>"}}
 
 // Script is what one session does.
 type Script struct {
@@ -157,7 +166,7 @@ func (m textModel) Detokenize(_ context.Context, ids []int32, special bool) ([]b
 	var out []byte
 	for _, id := range ids {
 		switch {
-		case id < 0 || id > Calls:
+		case id < 0 || id > Return:
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "token id %d does not exist", id)
 		case id < 256:
 			out = append(out, byte(id))

@@ -47,6 +47,9 @@ func (f Form) Grammar(b *schema.Builder, tools []Tool, d Demand) (string, error)
 		}
 		bodies = append(bodies, f.body(b, t.Name, args))
 	}
+	if f.Channels() {
+		return f.channels(b, b.Add(strings.Join(bodies, " | ")), d)
+	}
 	ws := b.Space()
 	rest := b.Add(strings.Join(bodies, " | ")) // what stands behind the mark
 	if f.list {
@@ -107,6 +110,9 @@ func asObject(raw json.RawMessage) json.RawMessage {
 func (f Form) body(b *schema.Builder, name, args string) string {
 	if f.tags != nil {
 		return b.Add(schema.Literal(f.tags.opening(name)) + " " + args + " " + schema.Literal(f.end))
+	}
+	if f.Channels() {
+		return b.Add(schema.Literal(name+callBody) + " " + args)
 	}
 	if f.sep != "" {
 		return b.Add(strings.TrimSpace(schema.Literal(name+f.sep) + " " + args + " " + literalOr(f.end)))

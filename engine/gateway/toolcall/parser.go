@@ -7,8 +7,10 @@ import (
 
 // Event is one piece of an answer: text of the message, or a part of a call.
 type Event struct {
-	// Text is set for text; then the rest is not.
-	Text string
+	// Text is set for text; then the rest is not. Thought is the same for what
+	// the model thinks before it answers, where the form tells that apart.
+	Text    string
+	Thought string
 	// Call counts calls from 0. Name is set at a call's first event, Args is a
 	// piece of its arguments, a JSON object as text.
 	Call int

@@ -50,7 +50,7 @@ func TestDetectReal(t *testing.T) {
 		"meetkai-functionary-medium-v3.1.jinja":          "functionary",
 		"microsoft-Phi-3.5-mini-instruct.jinja":          "generic",
 		"mistralai-Mistral-Nemo-Instruct-2407.jinja":     "mistral",
-		"openai-gpt-oss-120b.jinja":                      "",
+		"openai-gpt-oss-120b.jinja":                      "harmony",
 		"unsloth-mistral-Devstral-Small-2507.jinja":      "mistral-args",
 	}, got); diff != "" {
 		t.Error(diff)

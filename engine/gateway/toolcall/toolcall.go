@@ -9,6 +9,7 @@ package toolcall
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -64,6 +65,7 @@ var (
 	seed        = Form{Name: "seed-oss", open: "<seed:tool_call>", end: "</seed:tool_call>", tags: &seedTags}
 	glm         = Form{Name: "glm", open: "<tool_call>", end: "</tool_call>", tags: &argTags}
 	apertus     = Form{Name: "apertus", open: "<|tools_prefix|>", end: "<|tools_suffix|>", list: true, keyed: true}
+	harmony     = Form{Name: "harmony"}
 	generic     = Form{Name: "generic", open: "<tool_call>", end: "</tool_call>", args: "arguments", gap: "\n", bare: true, Taught: true}
 )
 
@@ -72,6 +74,8 @@ var (
 func Detect(template string) (f Form, why string, ok bool) {
 	has := func(s string) bool { return strings.Contains(template, s) }
 	switch {
+	case has(markChannel) && has(markMessage):
+		return harmony, "", true
 	case !knowsTools.MatchString(template):
 		return generic, "", true
 	case has("[TOOL_CALLS]") && has("[ARGS]"):
@@ -88,8 +92,6 @@ func Detect(template string) (f Form, why string, ok bool) {
 		return apertus, "", true
 	case has("<parameter=") || has("<arg_key>") || has("<seed:tool_call>"):
 		return f, "calls as tags of its own", false
-	case has("<|channel|>"):
-		return f, "calls in channels (harmony)", false
 	case has("<|tool_call|>"):
 		return granite, "", true
 	case has("<tool_call>"):
@@ -110,6 +112,9 @@ var knowsTools = regexp.MustCompile(`\btools\b`)
 // Markers are texts that the form may write as control tokens, whose text is
 // not part of an answer otherwise: the caller has to put it there.
 func (f Form) Markers() []string {
+	if f.Channels() {
+		return slices.Clone(channelMarks)
+	}
 	var out []string
 	for _, s := range []string{f.open, f.sep, f.end} {
 		if strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">") || strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
@@ -191,6 +196,9 @@ func (t Tool) JSON() json.RawMessage {
 func (f Form) CallText(name string, arguments json.RawMessage) string {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
+	}
+	if f.Channels() {
+		return callHeader + name + callBody + string(arguments) + markCall
 	}
 	if f.tags != nil {
 		return f.tags.text(f.open, f.end, name, arguments)

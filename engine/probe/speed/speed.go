@@ -21,6 +21,7 @@ type Options struct {
 	Model     string      // a GGUF file
 	Cache     string      // folder that remembers the file's hash, "" for none
 	Threads   int         // at least 1
+	GPUs      []string    // as in wire.Load
 }
 
 // The stage that is measured: one conversation, and chunks as the gateway sends
@@ -52,7 +53,7 @@ func Measure(ctx context.Context, o Options) (*localapi.Speed, error) {
 	report := shard.Capability(chunkRows)
 	p, err := stage.Start(ctx, o.Spawn, wire.Load{
 		NativeDir: o.NativeDir, Paths: paths, Last: report.Layers, Layers: report.Layers, ExitNode: src.Model.Family().Exit,
-		Threads: max(1, o.Threads), ChunkRows: chunkRows, MaxContext: maxContext, MaxSessions: 1,
+		Threads: max(1, o.Threads), GPUs: o.GPUs, ChunkRows: chunkRows, MaxContext: maxContext, MaxSessions: 1,
 		KVBudget: maxContext * report.KVBytesPerCell, KVBytesPerCell: report.KVBytesPerCell,
 	}, report)
 	if err != nil {

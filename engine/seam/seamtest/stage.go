@@ -46,6 +46,7 @@ type Stage struct {
 	period   uint32 // of what the tail says; 0: none
 	keeps    bool
 	kept     []seam.Prefix // of sessions that have ended
+	spoil    func(f *protocol.Frame)
 }
 
 // NewStage returns a stage that has loaded use of a model of Layers layers,
@@ -64,6 +65,32 @@ func NewStage(use protocol.Range, cells int) *Stage {
 	run := make(chan struct{})
 	close(run)
 	return &Stage{capab: c, cells: cells, sessions: map[protocol.SessionID]*session{}, hold: run}
+}
+
+// Seams makes the fake's model need sidebands, before the first session. Hops
+// check that what they get is what they would have given: ids as they came into
+// the head, and by ChosenAt.
+func (s *Stage) Seams(needs []protocol.SeamNeed, vocab int) {
+	s.capab.Seams, s.capab.Sidebands, s.capab.Vocab = needs, protocol.SidebandNames(needs), vocab
+	s.capab.DTypes = []string{protocol.DTypeF32.String(), protocol.DTypeF16.String()}
+	s.capab.InFlightBytes += int64(3 * ChunkRows * s.capab.Widest().RowBytes())
+}
+
+// ChosenAt is what the fake's indexer chooses for position pos: the newest cells,
+// top at most.
+func ChosenAt(pos uint32, top int) []int32 {
+	out := make([]int32, top)
+	for i := range out {
+		out[i] = max(int32(pos)-int32(i), -1)
+	}
+	return out
+}
+
+// Spoil changes the rows that the stage gives from now on, before they leave it.
+func (s *Stage) Spoil(f func(*protocol.Frame)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spoil = f
 }
 
 // Capability implements seam.Stage.
@@ -183,7 +210,7 @@ func (s *Stage) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession, 
 	s.opened++
 	sess := &session{
 		stage: s, id: o.Session, head: s.capab.Head, tail: tail, cells: o.Context,
-		prefix: o.Prefix, kept: s.keptLocked(o.Prefix),
+		prefix: o.Prefix, kept: s.keptLocked(o.Prefix), dtype: max(o.DType, protocol.DTypeF32), arrives: o.In, leaves: o.Out,
 		in: make(chan *protocol.Frame, 4), frames: make(chan *protocol.Frame, 4),
 		wake: make(chan struct{}), done: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -202,6 +229,9 @@ type session struct {
 	cells      int
 	prefix     seam.Prefix
 	kept       int
+	dtype      protocol.DType
+	arrives    protocol.Sideband
+	leaves     protocol.Sideband
 	in         chan *protocol.Frame
 	frames     chan *protocol.Frame
 	ctx        context.Context
@@ -349,19 +379,31 @@ func (s *session) compute(f *protocol.Frame, poison bool) *protocol.Error {
 		return protocol.Errorf(protocol.CodeFrameOrder, "rows at %d of epoch %d, expected %d of %d", f.Pos, f.Epoch, s.next, s.epoch)
 	}
 	s.next += f.Rows
+	if err := s.arrived(f); err != nil {
+		return err
+	}
 	rows := s.rows(f)
 	if poison {
 		rows[0] = float32(math.NaN())
 	}
 	s.put(protocol.AckFrame(f.Header, protocol.Ack{Rows: f.Rows, Queue: 1, Compute: 2}))
 	if !s.tail {
-		out := &protocol.Frame{Header: f.Header, Payload: protocol.F32Bytes(rows)}
-		out.Parts, out.DType, out.Width, out.Sideband = protocol.PartHidden, protocol.DTypeF32, Width, 0
-		if f.Kind == protocol.KindVerify {
-			out.Parts |= protocol.PartIDs
-			out.Payload = append(f.Payload[:4*f.Rows:4*f.Rows], out.Payload...)
+		p := protocol.RowParts{Hidden: protocol.F32Bytes(rows), DType: s.dtype, Width: Width}
+		if s.dtype == protocol.DTypeF16 {
+			p.Hidden = protocol.F16Bytes(rows)
 		}
-		out.Length = uint32(len(out.Payload))
+		if s.leaves.IDs || f.Kind == protocol.KindVerify {
+			p.IDs = f.IDs()
+		}
+		for i := range f.Rows {
+			p.TopK = append(p.TopK, ChosenAt(f.Pos+i, s.leaves.TopK)...)
+		}
+		out := protocol.RowFrame(f.Header, int(f.Rows), p)
+		s.stage.mu.Lock()
+		if s.stage.spoil != nil {
+			s.stage.spoil(out)
+		}
+		s.stage.mu.Unlock()
 		s.put(out)
 		return nil
 	}
@@ -397,6 +439,51 @@ func (s *session) sample(f *protocol.Frame, rows []float32) *protocol.Error {
 	return nil
 }
 
+// arrived checks what came beside hidden states. The seam has checked its form,
+// so that what is wrong here was lost or mixed up on the way.
+func (s *session) arrived(f *protocol.Frame) *protocol.Error {
+	if s.head {
+		return nil
+	}
+	if f.DType != s.dtype {
+		return protocol.Errorf(protocol.CodeInternal, "rows of %s, the session has %s", f.DType, s.dtype)
+	}
+	if s.arrives.IDs {
+		b := values(f)
+		for i, id := range f.IDs() {
+			// What the head made of the id, and each hop since.
+			if hops := b[i*Width] - float32(id); hops < 1 || hops > MaxHops {
+				return protocol.Errorf(protocol.CodeInternal, "id %d came with a row of %g", id, b[i*Width])
+			}
+		}
+	}
+	if top := s.arrives.TopK; top > 0 {
+		v := f.TopK()
+		for i := range int(f.Rows) {
+			if !slices.Equal(v[i*top:(i+1)*top], ChosenAt(f.Pos+uint32(i), top)) {
+				return protocol.Errorf(protocol.CodeInternal, "another choice of cells for position %d", int(f.Pos)+i)
+			}
+		}
+	}
+	return nil
+}
+
+// MaxHops is the longest route of the fake.
+const MaxHops = Layers
+
+// values are the hidden states of a frame.
+func values(f *protocol.Frame) []float32 {
+	b := f.Hidden()
+	if f.DType == protocol.DTypeF16 {
+		return protocol.F16Floats(b)
+	}
+	out := make([]float32, len(b)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return out
+}
+
 // rows is the fake's model.
 func (s *session) rows(f *protocol.Frame) []float32 {
 	out := make([]float32, int(f.Rows)*Width)
@@ -408,9 +495,8 @@ func (s *session) rows(f *protocol.Frame) []float32 {
 		}
 		return out
 	}
-	b := f.Hidden()
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) + 1
+	for i, v := range values(f) {
+		out[i] = v + 1
 	}
 	return out
 }

@@ -10,6 +10,7 @@ package wire
 import (
 	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
+	"neuron/llama/family"
 )
 
 // Load is the first message (KindOpen, slot 0), answered by Loaded
@@ -27,6 +28,9 @@ type Load struct {
 	Last     int    `json:"last"`
 	Layers   int    `json:"layers"`
 	ExitNode string `json:"exit_node"`
+	// Plan says where rows go in and come out; without one (Layers 0) they come
+	// in as embeddings and go out at ExitNode.
+	Plan family.Plan `json:"plan,omitzero"`
 	// Threads is how many a call may use; with Adaptive at most so many, fewer
 	// while other programs need the cores.
 	Threads  int  `json:"threads"`
@@ -37,7 +41,12 @@ type Load struct {
 	MaxSessions    int   `json:"max_sessions"`
 	KVBudget       int64 `json:"kv_budget"` // bytes for all pools
 	KVBytesPerCell int64 `json:"kv_bytes_per_cell"`
-	NoRepack       bool  `json:"no_repack,omitempty"`
+	// Memory is what a session takes, by kind; empty when it is not known.
+	Memory   protocol.Memory `json:"memory,omitempty"`
+	NoRepack bool            `json:"no_repack,omitempty"`
+	// GPUs are the devices that may be used, by their names of engine/stage/gpu;
+	// none: the processor alone. One that is not there is passed over.
+	GPUs []string `json:"gpus,omitempty"`
 
 	// Model and KVType are what snapshots of prefixes are for.
 	Model    protocol.ModelID `json:"model,omitempty"`
@@ -73,9 +82,17 @@ func (d Device) String() string { return d.Name + ": " + d.Description }
 type Loaded struct {
 	Error *protocol.Error `json:"error,omitempty"`
 
-	Llama       string   `json:"llama"` // library version
-	CPUVariant  string   `json:"cpu_variant"`
-	Devices     []Device `json:"devices,omitempty"`
+	Llama      string   `json:"llama"` // library version
+	CPUVariant string   `json:"cpu_variant"`
+	Devices    []Device `json:"devices,omitempty"`
+	// Backends are the parts of the library, also those without a device: "CPU",
+	// "Vulkan".
+	Backends []string `json:"backends,omitempty"`
+	// GPUs are the devices that compute GPULayers of the layers, and Missing those
+	// that Load asked for and that are not there.
+	GPUs        []string `json:"gpus,omitempty"`
+	GPULayers   int      `json:"gpu_layers,omitempty"`
+	Missing     []string `json:"missing,omitempty"`
 	Width       int      `json:"width"`
 	WeightBytes int64    `json:"weight_bytes"`
 	// StepMicros is the time of one decode step, ChunkMicros of a prefill
@@ -90,6 +107,8 @@ type Loaded struct {
 	KVBytesPerCell      int64 `json:"kv_bytes_per_cell"`
 	ComputeBytes        int64 `json:"compute_bytes"`
 	ComputeBytesPerCell int64 `json:"compute_bytes_per_cell"`
+	// Memory is Load's, or measured where that was not known or too low.
+	Memory protocol.Memory `json:"memory,omitempty"`
 	// Rewinds as in protocol.Capability; tried after loading.
 	Rewinds bool `json:"rewinds,omitempty"`
 
@@ -116,6 +135,10 @@ type Open struct {
 	Context int               `json:"context"`
 	Sampler *protocol.Sampler `json:"sampler,omitempty"`
 	Prompt  []int32           `json:"prompt,omitempty"`
+	// DType, In and Out are those of seam.StageOpen.
+	DType protocol.DType    `json:"dtype,omitempty"`
+	In    protocol.Sideband `json:"in,omitzero"`
+	Out   protocol.Sideband `json:"out,omitzero"`
 	// Scope, Keys and Private are those of seam.Prefix.
 	Scope   []byte `json:"scope,omitempty"`
 	Keys    []byte `json:"keys,omitempty"`

@@ -92,7 +92,7 @@ func (h *shift) call(group []*session) {
 		h.now = h.now.Add(took)
 		h.st.count(s, true, took, n)
 		h.st.turn = s.slot
-		if s.advance(n, nil); s.queue[0].done == int(s.queue[0].f.Rows) {
+		if s.advance(n, given{}); s.queue[0].done == int(s.queue[0].f.Rows) {
 			s.queue = s.queue[1:]
 		}
 		slots = []uint32{0}

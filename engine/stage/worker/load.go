@@ -21,7 +21,9 @@ type state struct {
 	cfg   wire.Load
 	stage *exec.Stage // nil in a vocabulary process
 	vocab llama.Vocab
-	model llama.Model // of a vocabulary process
+	// tokens is vocab's number of ids, 0 until it was asked.
+	tokens int
+	model  llama.Model // of a vocabulary process
 	// templates and template are of a vocabulary process, from the first
 	// rendering on.
 	templates *chattmpl.Cache
@@ -76,7 +78,7 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 	}
 	st := &state{w: w, cfg: c, sessions: map[uint32]*session{}}
 	if len(c.Paths) == 0 {
-		w.sendJSON(protocol.KindOpened, 0, wire.Loaded{Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Devices: devices()})
+		w.sendJSON(protocol.KindOpened, 0, wire.Loaded{Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Devices: wireDevices(llama.Devices()), Backends: llama.Backends()})
 		return st, nil
 	}
 	if c.VocabOnly {
@@ -88,9 +90,14 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		w.sendJSON(protocol.KindOpened, 0, wire.Loaded{Llama: llama.Version(), Text: st.text(m)})
 		return st, nil
 	}
+	on, err := place(&c)
+	if err != nil {
+		return nil, err
+	}
+	st.cfg.KVBudget = on.budget
 	s, err := exec.Load(exec.Config{
-		Paths: c.Paths, First: c.First, Last: c.Last, Layers: c.Layers, ExitNode: c.ExitNode,
-		Threads: c.Threads, ChunkRows: c.ChunkRows, NoRepack: c.NoRepack,
+		Paths: c.Paths, Plan: c.Plan, First: c.First, Last: c.Last, Layers: c.Layers, ExitNode: c.ExitNode,
+		Threads: c.Threads, ChunkRows: c.ChunkRows, NoRepack: c.NoRepack, Devices: on.devices, GPULayers: on.layers,
 	})
 	if err != nil {
 		return nil, coded(err)
@@ -106,8 +113,9 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		st.threads = 1
 	}
 	if err = st.measureMemory(); err == nil {
-		// Less than the smallest session is of no use to anybody.
-		if unit := minCells * st.cfg.KVBytesPerCell; unit > 0 {
+		// Less than the smallest session is of no use to anybody, where larger ones
+		// take as much more.
+		if unit := st.seqBytes(minCells); unit > 0 && st.seqBytes(2*minCells) == 2*unit && st.seqBytes(largeCells) == largeCells/minCells*unit {
 			st.cfg.KVBudget -= st.cfg.KVBudget % unit
 		}
 		err = st.measure()
@@ -123,9 +131,8 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 		Llama: llama.Version(), CPUVariant: llama.CPUVariant(), Width: s.Width(), WeightBytes: int64(m.Size()),
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros, ChunkRows: c.ChunkRows,
 		KVBudget: st.cfg.KVBudget, KVBytesPerCell: st.cfg.KVBytesPerCell, ComputeBytes: st.computeBytes, ComputeBytesPerCell: st.computePerCell,
-		Rewinds: st.rewinds,
+		Rewinds: st.rewinds, Memory: st.cfg.Memory, Devices: on.list, Backends: llama.Backends(), GPUs: on.names, GPULayers: on.layers, Missing: on.missing,
 	}
-	reply.Devices = devices()
 	if s.Tail() {
 		reply.Text = st.text(m)
 	}
@@ -133,15 +140,6 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 	reply.Stats = w.getStats()
 	w.sendJSON(protocol.KindOpened, 0, reply)
 	return st, nil
-}
-
-// devices lists what the library can compute on, in its own words.
-func devices() []wire.Device {
-	var out []wire.Device
-	for _, d := range llama.Devices() {
-		out = append(out, wire.Device{Name: d.Name, Description: d.Description, Kind: d.Kind.String(), Free: int64(d.MemFree), Total: int64(d.MemTotal)})
-	}
-	return out
 }
 
 func (st *state) text(m llama.Model) wire.Text {
@@ -162,7 +160,11 @@ func (st *state) text(m llama.Model) wire.Text {
 const (
 	smallCells = 256
 	largeCells = 2048
-	roundOff   = (2 * (1 << 20) / 100) / (largeCells - smallCells)
+	printedOff = (1 << 20) / 100
+	roundOff   = 2 * printedOff / (largeCells - smallCells)
+	// maxPrinted bounds the lines of a context: caches of keys, of indexers, and
+	// states, on some devices.
+	maxPrinted = 8
 )
 
 // measureMemory makes two pools and takes the cost of a cell from what the
@@ -171,7 +173,8 @@ const (
 // would be corrected.
 func (st *state) measureMemory() error {
 	var m [2]exec.Memory
-	for i, cells := range []int{smallCells, largeCells} {
+	sizes := [2]int{smallCells, largeCells}
+	for i, cells := range sizes {
 		p, err := st.stage.NewPool(cells, 1, !st.stage.Tail())
 		if err != nil {
 			return err
@@ -181,17 +184,38 @@ func (st *state) measureMemory() error {
 	}
 	st.computePerCell = max(0, m[1].Compute-m[0].Compute) / (largeCells - smallCells)
 	st.computeBytes = m[0].Compute - st.computePerCell*smallCells
-	perCell := max(0, m[1].KV-m[0].KV) / (largeCells - smallCells)
-	if known := st.cfg.KVBytesPerCell; known > 0 && perCell <= known+roundOff {
+	if st.foretold(sizes, m) {
 		return nil
-	} else if known > 0 {
-		st.w.log.Warn("The model's sessions take more memory than its metadata says", "predicted", known, "measured", perCell)
 	}
-	// What does not grow with the cells (recurrent state) is spread over the
-	// smallest session, so that no size is underrated.
+	perCell := max(0, m[1].KV-m[0].KV) / (largeCells - smallCells)
 	fixed := max(0, m[0].KV-perCell*smallCells)
-	st.cfg.KVBytesPerCell = perCell + roundOff + (fixed+smallCells-1)/smallCells
+	if fixed <= maxPrinted*printedOff {
+		// What is left of rounding is spread over the smallest session.
+		st.cfg.KVBytesPerCell, st.cfg.Memory = perCell+roundOff+(fixed+smallCells-1)/smallCells, nil
+		return nil
+	}
+	// What does not grow with the cells is a state. Windows seem to be one, and
+	// are no larger than that.
+	st.cfg.KVBytesPerCell = perCell + roundOff
+	st.cfg.Memory = protocol.Memory{
+		{Kind: protocol.MemoryFull, Layers: st.cfg.Last - st.cfg.First, CellBytes: st.cfg.KVBytesPerCell},
+		{Kind: protocol.MemoryRecurrent, Layers: st.cfg.Last - st.cfg.First, StateBytes: fixed + maxPrinted*printedOff},
+	}
 	return nil
+}
+
+// foretold reports whether what was predicted is enough for what was measured.
+func (st *state) foretold(sizes [2]int, m [2]exec.Memory) bool {
+	if len(st.cfg.Memory) == 0 && st.cfg.KVBytesPerCell == 0 {
+		return false
+	}
+	for i, cells := range sizes {
+		if want := st.seqBytes(cells); m[i].KV > want+maxPrinted*printedOff {
+			st.w.log.Warn("The model's sessions take more memory than its metadata says", "cells", cells, "predicted", want, "measured", m[i].KV)
+			return false
+		}
+	}
+	return true
 }
 
 // measureRows is the chunk that is timed: as fast per row as longer ones, and
@@ -216,10 +240,13 @@ func (st *state) measure() error {
 	}
 	run := func(pos, rows int) (int64, error) {
 		work := exec.Work{Pos: int32(pos), Logits: true}
-		if st.stage.Head() {
+		in := st.stage.Plan().In
+		if st.stage.Head() || in.IDs {
 			work.IDs = make([]int32, rows)
-		} else {
+		}
+		if !st.stage.Head() {
 			work.Hidden = make([]float32, rows*st.stage.Width())
+			work.TopK = own(in.TopK, pos, rows)
 		}
 		watch := stopwatch.Start()
 		_, err := p.Run(exit, []exec.Work{work})
@@ -247,9 +274,24 @@ func (st *state) measure() error {
 		}
 	}
 	// A window may have let go of what the position before needs, without a
-	// word; see exec.Pool.Truncate.
-	st.rewinds = st.stage.Model().NSWA() == 0 && p.Truncate(0, int32(rows+1)) == nil
+	// word; see exec.Pool.Truncate. A state has no earlier positions. Memory that
+	// is known to be otherwise is not asked.
+	st.rewinds = st.stage.Model().NSWA() == 0 && (len(st.cfg.Memory) == 0 || st.cfg.Memory.Rewinds()) && p.Truncate(0, int32(rows+1)) == nil
 	return nil
+}
+
+// own is a choice of cells for rows from pos on: each its own.
+func own(top, pos, rows int) []int32 {
+	out := make([]int32, top*rows)
+	for i := range out {
+		out[i] = -1
+	}
+	for r := range rows {
+		if top > 0 {
+			out[r*top] = int32(pos + r)
+		}
+	}
+	return out
 }
 
 func (st *state) close() {

@@ -127,7 +127,7 @@ func (st *state) handle(a arrival) {
 	case s == nil:
 		// The session has ended here; its error frame is on the way.
 	case f.Kind == protocol.KindCancel:
-		if err := s.cancel(f.Epoch); err != nil {
+		if err := st.cancel(s, f.Epoch); err != nil {
 			st.fail(s, err)
 		}
 		st.publish()
@@ -153,7 +153,7 @@ func (st *state) truncate(s *session, f *protocol.Frame) {
 	case f.Pos > end:
 		st.fail(s, protocol.Errorf(protocol.CodeFrameOrder, "truncate to %d, rows end at %d", f.Pos, end))
 	case f.Pos < s.nextPos:
-		if err := s.pool.run.Truncate(s.seq, int32(f.Pos)); err != nil {
+		if err := st.takeBack(s, f.Pos); err != nil {
 			st.fail(s, err)
 			return
 		}
@@ -210,10 +210,7 @@ func (st *state) step(group []*session) {
 	offset := 0
 	for i, s := range group {
 		n := work[i].Rows(st.stage.Width())
-		var rows []float32
-		if width := st.stage.Width(); r.Hidden != nil {
-			rows = r.Hidden[offset*width : (offset+n)*width]
-		}
+		rows := st.given(r, s, offset, offset+n)
 		q := &s.queue[0]
 		if q.done == 0 {
 			q.queue = start.Sub(q.at)
@@ -232,17 +229,17 @@ func (st *state) step(group []*session) {
 }
 
 // finish sends what the session's front frame gave; last is the batch index of
-// its last row, rows the hidden states of the call that ended it.
-func (st *state) finish(s *session, last int, rows []float32) {
+// its last row, rows what the call that ended it gave.
+func (st *state) finish(s *session, last int, rows given) {
 	q := s.queue[0]
 	s.queue = s.queue[1:]
 	ack := protocol.AckFrame(q.f.Header, protocol.Ack{Rows: q.f.Rows, Queue: micros(q.queue), Compute: micros(q.compute)})
 	s.habit.answer(time.Now(), q.f.Rows)
 	switch {
-	case q.hidden != nil:
-		st.w.send(ack, hiddenFrame(q.f, st.stage.Width(), q.hidden))
-	case rows != nil:
-		st.w.send(ack, hiddenFrame(q.f, st.stage.Width(), rows))
+	case q.rows.hidden != nil:
+		st.w.send(ack, s.rowFrame(q.f, st.stage.Width(), q.rows))
+	case rows.hidden != nil:
+		st.w.send(ack, s.rowFrame(q.f, st.stage.Width(), rows))
 	case q.f.Flags&protocol.FlagSample != 0 && q.f.Kind == protocol.KindVerify:
 		toks, err := st.verify(s, q.f, last-int(q.f.Rows)+1)
 		st.w.send(append([]*protocol.Frame{ack}, toks...)...)
@@ -268,23 +265,21 @@ func (st *state) undo(s *session) {
 	pos := s.queue[0].f.Pos
 	s.queue = s.queue[1:]
 	s.nextPos = pos
-	if err := s.pool.run.Truncate(s.seq, int32(pos)); err != nil {
+	if err := st.takeBack(s, pos); err != nil {
 		st.fail(s, err)
 	}
 }
 
-// hiddenFrame is the row frame for the next hop, made of the rows that in gave;
-// the ids of a verify frame go with them, for the tail.
-func hiddenFrame(in *protocol.Frame, width int, rows []float32) *protocol.Frame {
-	h := in.Header
-	h.Parts, h.DType, h.Width, h.Sideband = protocol.PartHidden, protocol.DTypeF32, uint32(width), 0
-	f := &protocol.Frame{Header: h, Payload: rawBytes(rows)}
-	if in.Kind == protocol.KindVerify {
-		f.Parts |= protocol.PartIDs
-		f.Payload = append(in.Payload[:4*in.Rows:4*in.Rows], f.Payload...)
+// takeBack forgets a session's positions from pos on. A recurrent state has no
+// earlier one to go back to, but for its beginning.
+func (st *state) takeBack(s *session, pos uint32) error {
+	if pos == 0 {
+		return s.pool.run.Clear(s.seq)
 	}
-	f.Length = uint32(len(f.Payload))
-	return f
+	if len(st.cfg.Memory) > 0 && (st.cfg.Memory.Has(protocol.MemoryRecurrent) || st.cfg.Memory.Has(protocol.MemoryCompressed)) {
+		return protocol.Errorf(protocol.CodeUnsupported, "back to position %d: layers of this model keep a state, which cannot forget single positions", pos)
+	}
+	return s.pool.run.Truncate(s.seq, int32(pos))
 }
 
 // sample draws the session's token for pos from the logits of a batch row.

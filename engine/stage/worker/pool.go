@@ -64,6 +64,14 @@ func cellsFor(context int) int {
 	return 1 << bits.Len(uint(context-1))
 }
 
+// seqBytes is what one session of so many cells takes.
+func (st *state) seqBytes(cells int) int64 {
+	if len(st.cfg.Memory) > 0 {
+		return st.cfg.Memory.Bytes(cells)
+	}
+	return int64(cells) * st.cfg.KVBytesPerCell
+}
+
 // idle reports whether the pool has no sessions.
 func (p *pool) idle() bool { return !p.empty.IsZero() }
 
@@ -96,7 +104,7 @@ func (st *state) reserve(context int, exits bool, k *kept) (*pool, int, error) {
 		return nil, 0, protocol.Errorf(protocol.CodeStageOverloaded, "%d sessions run here already", len(st.sessions))
 	}
 	cells := cellsFor(context)
-	perSeq := int64(cells) * st.cfg.KVBytesPerCell
+	perSeq := st.seqBytes(cells)
 	slack := st.slack()
 	var prefer *pool
 	if k != nil {
@@ -133,7 +141,7 @@ func poolSize(cells int, perSeq, slack int64) int {
 }
 
 func (st *state) newPool(cells, seqs int, exits bool, prefer *pool) (*pool, error) {
-	perSeq := int64(cells) * st.cfg.KVBytesPerCell
+	perSeq := st.seqBytes(cells)
 	// The memory of empty ones is wanted, and compute memory with it.
 	st.dropPools(func(p *pool) bool { return p.idle() && !p.keeps() })
 	for seqs > 1 && st.held()+int64(seqs)*perSeq > st.cfg.KVBudget {
@@ -230,7 +238,7 @@ func (st *state) fits(exits bool) int {
 	best := 0
 	for cells := minCells; cells < 2*st.cfg.MaxContext; cells *= 2 {
 		p, _ := st.freeSequence(cells, exits, nil)
-		if p != nil || int64(cells)*st.cfg.KVBytesPerCell <= st.slack() {
+		if p != nil || st.seqBytes(cells) <= st.slack() {
 			best = cells
 		}
 	}

@@ -47,10 +47,17 @@ type beginning struct {
 // beginningOf is what an open message says of its prompt.
 func (st *state) beginningOf(o *wire.Open) (beginning, error) {
 	keys, err := prefix.Parse(o.Keys)
-	if err != nil || len(o.Scope) != sha256.Size || keys.Blocks() == 0 || st.cfg.Prefixes.Off || !st.rewinds {
+	if err != nil || len(o.Scope) != sha256.Size || keys.Blocks() == 0 || st.cfg.Prefixes.Off || !st.moves() {
 		return beginning{}, err
 	}
 	return beginning{scope: string(o.Scope), keys: keys, exit: o.Exit, private: o.Private}, nil
+}
+
+// moves reports whether state of a prompt can be cut back to whole blocks and
+// handed on. Recurrent states and windows cannot be cut back, and the blobs of
+// memory with several caches have a form that package kvblob does not take apart.
+func (st *state) moves() bool {
+	return st.rewinds && (len(st.cfg.Memory) == 0 || st.cfg.Memory.Moves())
 }
 
 // common is the number of blocks that state of o gives a session with b.

@@ -10,7 +10,9 @@ import (
 
 // hiddenOf is a row frame of hidden states.
 func hiddenOf(k protocol.Kind, pos uint32, rows, width int) *protocol.Frame {
-	return hiddenFrame(&protocol.Frame{Header: protocol.Header{Kind: k, Pos: pos, Rows: uint32(rows)}, Payload: make([]byte, 4*rows)}, width, make([]float32, rows*width))
+	s := &session{seams: seams{dtype: protocol.DTypeF32}}
+	in := &protocol.Frame{Header: protocol.Header{Kind: k, Parts: protocol.PartIDs, Pos: pos, Rows: uint32(rows)}, Payload: make([]byte, 4*rows)}
+	return s.rowFrame(in, width, given{hidden: make([]float32, rows*width)})
 }
 
 // lastError is the code that the owner answered slot with, "" for none.

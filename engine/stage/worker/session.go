@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
-	"unsafe"
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
-	"neuron/llama/exec"
 )
 
 // session is one route session's part in this stage.
@@ -28,6 +26,7 @@ type session struct {
 	decoded time.Time // when it last decoded here
 	habit   habit     // how soon its rows follow each other
 	pace    pace      // what its prefill rows cost
+	seams
 }
 
 // queued is a row frame that waits for its turn, or a prefill frame of which a
@@ -37,7 +36,7 @@ type queued struct {
 	at time.Time
 
 	done    int           // rows that have run
-	hidden  []float32     // their rows for the next hop
+	rows    given         // what they gave for the next hop
 	queue   time.Duration // from arrival to the first row
 	compute time.Duration // in the model
 }
@@ -92,13 +91,16 @@ func (st *state) newSession(slot uint32, o *wire.Open, b beginning, l *loaded) (
 	if o.Exit <= st.cfg.First || o.Exit > st.cfg.Last {
 		return nil, protocol.Errorf(protocol.CodeRangeInvalid, "exit %d of layers %d-%d", o.Exit, st.cfg.First, st.cfg.Last)
 	}
-	s := &session{slot: slot, id: o.Session, exit: o.Exit, prompt: b}
+	x, err := st.seamsOf(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{slot: slot, id: o.Session, exit: o.Exit, prompt: b, seams: x}
 	tail := o.Exit == st.cfg.Layers
 	if tail {
 		if o.Sampler == nil {
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the tail needs sampler settings")
 		}
-		var err error
 		if s.sampler, err = newSampler(st.vocab, wholeWindows(o.Sampler, o.Context), o.Prompt); err != nil {
 			return nil, err
 		}
@@ -162,10 +164,10 @@ func (st *state) fail(s *session, err error) {
 
 // cancel drops what waits in the epoch and before it, and what has run of a
 // frame that is dropped.
-func (s *session) cancel(epoch uint32) error {
+func (st *state) cancel(s *session, epoch uint32) error {
 	s.live = max(s.live, uint64(epoch)+1)
 	if len(s.queue) > 0 && s.queue[0].f.Epoch <= epoch {
-		if err := s.rewind(); err != nil {
+		if err := st.rewind(s); err != nil {
 			return err
 		}
 	}
@@ -215,74 +217,4 @@ func (s *session) take(a arrival) {
 	}
 	s.habit.rest() // here it is
 	s.queue = append(s.queue, queued{f: a.f, at: a.at})
-}
-
-// checkRows refuses rows that this stage cannot compute. The seam has checked
-// them; a call with others would end the process, and all its sessions.
-func (st *state) checkRows(s *session, f *protocol.Frame) error {
-	rows := int(f.Rows)
-	if rows < 1 || rows > st.cfg.ChunkRows {
-		return protocol.Errorf(protocol.CodeFrameInvalid, "a %s frame of %d rows, a call takes 1 to %d", f.Kind, f.Rows, st.cfg.ChunkRows)
-	}
-	if f.Kind == protocol.KindVerify {
-		if err := st.checkVerify(s, f); err != nil {
-			return err
-		}
-	}
-	if st.stage.Head() {
-		if f.Parts&protocol.PartIDs == 0 {
-			return protocol.Errorf(protocol.CodeFrameInvalid, "rows without token ids for the head")
-		}
-		n := st.vocab.N() // asked once: it is a call into C
-		for _, id := range f.IDs() {
-			if id < 0 || int(id) >= n {
-				return protocol.Errorf(protocol.CodeFrameInvalid, "token id %d of %d", id, n)
-			}
-		}
-		return nil
-	}
-	if width := st.stage.Width(); f.Parts&protocol.PartHidden == 0 || f.DType != protocol.DTypeF32 || int(f.Width) != width {
-		return protocol.Errorf(protocol.CodeFrameInvalid, "rows of %d elements in %s, this stage takes %d in %s", f.Width, f.DType, width, protocol.DTypeF32)
-	}
-	return nil
-}
-
-// work is the next rows of the head of the queue as the runner wants them.
-func (st *state) work(s *session, rows int) exec.Work {
-	q := s.queue[0]
-	f := q.f
-	end := q.done + rows
-	w := exec.Work{Seq: s.seq, Pos: int32(f.Pos) + int32(q.done), Logits: f.Flags&protocol.FlagSample != 0 && end == int(f.Rows)}
-	w.AllLogits = w.Logits && f.Kind == protocol.KindVerify
-	if st.stage.Head() {
-		w.IDs = f.IDs()[q.done:end]
-	} else {
-		width := st.stage.Width()
-		w.Hidden = floats(f.Hidden())[q.done*width : end*width]
-	}
-	return w
-}
-
-// floats reads little-endian F32 bytes as a slice of their own memory; every
-// platform that libllama's packages exist for is little-endian.
-func floats(b []byte) []float32 {
-	if len(b) < 4 {
-		return nil
-	}
-	p := unsafe.Pointer(unsafe.SliceData(b))
-	if uintptr(p)%4 != 0 {
-		c := make([]float32, len(b)/4)
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(&c[0])), len(c)*4), b)
-		return c
-	}
-	return unsafe.Slice((*float32)(p), len(b)/4)
-}
-
-// rawBytes is the opposite of floats, as a copy.
-func rawBytes(v []float32) []byte {
-	out := make([]byte, 4*len(v))
-	if len(v) > 0 {
-		copy(out, unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(out)))
-	}
-	return out
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"slices"
 	"time"
 
 	"neuron/engine/protocol"
@@ -140,29 +139,26 @@ func (st *state) othersDecode(s *session, now time.Time) bool {
 	return false
 }
 
-// advance records that n more rows of the front frame have run; hidden are
-// their results, in memory that the next call overwrites.
-func (s *session) advance(n int, hidden []float32) {
+// advance records that n more rows of the front frame have run; g are their
+// results, in memory that the next call overwrites.
+func (s *session) advance(n int, g given) {
 	q := &s.queue[0]
 	q.done += n
 	s.nextPos = q.f.Pos + uint32(q.done)
-	if whole := n == int(q.f.Rows); hidden != nil && !whole {
-		if q.hidden == nil {
-			q.hidden = make([]float32, 0, len(hidden)/n*int(q.f.Rows))
-		}
-		q.hidden = append(q.hidden, hidden...)
+	if whole := n == int(q.f.Rows); g.hidden != nil && !whole {
+		q.rows.grow(g, n, int(q.f.Rows))
 	}
 }
 
 // rewind forgets what has run of the front frame.
-func (s *session) rewind() error {
+func (st *state) rewind(s *session) error {
 	q := &s.queue[0]
 	if q.done == 0 {
 		return nil
 	}
-	q.done, q.hidden = 0, slices.Delete(q.hidden, 0, len(q.hidden))
+	q.done, q.rows = 0, given{}
 	s.nextPos = q.f.Pos
-	if err := s.pool.run.Truncate(s.seq, int32(q.f.Pos)); err != nil {
+	if err := st.takeBack(s, q.f.Pos); err != nil {
 		return protocol.AsError(coded(err))
 	}
 	return nil

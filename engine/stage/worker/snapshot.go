@@ -47,7 +47,7 @@ type disk struct {
 // openShelf finds what earlier processes have left.
 func (st *state) openShelf() {
 	c := st.cfg.Prefixes
-	if c.Off || c.Dir == "" || c.DiskBytes <= 0 || !st.rewinds {
+	if c.Off || c.Dir == "" || c.DiskBytes <= 0 || !st.moves() {
 		return
 	}
 	shelf, err := snapshot.Open(snapshot.Options{

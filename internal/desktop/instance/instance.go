@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,18 +46,45 @@ const (
 	Show  = "show"  // bring the window to the front, opening it if need be
 	Quit  = "quit"  // end in order
 	Yield = "yield" // end if you cannot be seen: a tray of a session that is over
+	// Restart: end in order and start anew; the programs' files were replaced.
+	Restart = "restart"
 )
+
+// open begins a word that carries what is to be opened.
+const open = "open:"
+
+// Open is the word for a window that is to open what a command line has named,
+// 4 KB at most.
+func Open(target string) string { return open + url.QueryEscape(target) }
+
+// Opened gives what a word wants to be opened; ok is false for other words.
+func Opened(word string) (target string, ok bool) {
+	escaped, ok := strings.CutPrefix(word, open)
+	if !ok || len(escaped) > maxTarget {
+		return "", false
+	}
+	target, err := url.QueryUnescape(escaped)
+	return target, err == nil && url.QueryEscape(target) == escaped
+}
+
+// known reports whether a word can be given.
+func known(word string) bool {
+	_, opens := Opened(word)
+	return opens || slices.Contains(words, word)
+}
 
 // ping asks whether somebody is there, and is told to nobody.
 const ping = "ping"
 
-var words = []string{Show, Quit, Yield, ping}
+var words = []string{Show, Quit, Yield, Restart, ping}
 
 const (
 	tokenBytes = 16
 	// maxLine bounds what a client may send, maxFile the address file, in bytes.
-	maxLine = 256
+	maxLine = maxTarget + 256
 	maxFile = 4096
+	// maxTarget bounds what is to be opened, in which each byte may take three.
+	maxTarget = 3 * 4096
 	// talk is how long one connection may take.
 	talk     = 3 * time.Second
 	maxTalks = 8
@@ -209,7 +237,7 @@ func parseLine(line, kind, token string) (word string, ok bool) {
 	if !ended || len(parts) != 4 || parts[0] != "neuron" || parts[1] != kind {
 		return "", false
 	}
-	if subtle.ConstantTimeCompare([]byte(parts[2]), []byte(token)) != 1 || !slices.Contains(words, parts[3]) {
+	if subtle.ConstantTimeCompare([]byte(parts[2]), []byte(token)) != 1 || !known(parts[3]) {
 		return "", false
 	}
 	return parts[3], true
@@ -218,7 +246,7 @@ func parseLine(line, kind, token string) (word string, ok bool) {
 // Send gives a word to the process of that kind. Errors: not_found when none
 // runs, timeout when it does not answer.
 func Send(ctx context.Context, data, kind, word string) error {
-	if !slices.Contains(words, word) {
+	if !known(word) {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "%.40q is no word for a %s", word, kind)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*talk)

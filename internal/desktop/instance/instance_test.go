@@ -62,12 +62,20 @@ func TestSecondLaunchGivesAWord(t *testing.T) {
 	if !Running(data, Window) || !Running(data, Tray) {
 		t.Error("does not run")
 	}
-	for _, w := range []string{Show, Quit} {
+	for _, w := range []string{Show, Quit, Restart, Open("/models/a b&c.gguf"), Open("")} {
 		if err := Send(t.Context(), data, Window, w); err != nil {
 			t.Fatal(err)
 		}
 		if got := hear(t, first); got != w {
 			t.Errorf("heard %q, not %q", got, w)
+		}
+	}
+	if got, ok := Opened(Open("/models/a b\n&c.gguf")); !ok || got != "/models/a b\n&c.gguf" {
+		t.Errorf("%q, %v", got, ok)
+	}
+	for _, w := range []string{Show, "open:%", "open: ", "open:a b", "open:" + strings.Repeat("a", maxTarget+1)} {
+		if got, ok := Opened(w); ok {
+			t.Errorf("%.20q opens %.20q", w, got)
 		}
 	}
 	if len(tray.Heard()) != 0 {
@@ -220,6 +228,7 @@ func TestCloseDoesNotWaitForClients(t *testing.T) {
 
 func FuzzParseLine(f *testing.F) {
 	f.Add("neuron tray 00 show\n")
+	f.Add("neuron tray 00 open:neuron%3A%2F%2Fjoin\n")
 	f.Fuzz(func(t *testing.T, line string) {
 		if w, ok := parseLine(line, Tray, "00"); ok && line != "neuron tray 00 "+w+"\n" {
 			t.Errorf("%q is taken for %q", line, w)

@@ -6,9 +6,9 @@
 //   - Linux: the notification service of the session bus; a new one replaces the
 //     one before.
 //   - macOS: osascript, which is there on every Mac.
-//   - Windows: none. What is left without PowerShell or a window of our own is a
-//     balloon of the tray icon, which the tray's library does not offer; the
-//     tray's icon, sentence and tooltip say the same.
+//   - Windows: a balloon of this process's tray icon, which Windows 10 and later
+//     show as one of their notifications; see docs/decisions/0015. A process
+//     without an icon shows none.
 package notify
 
 import (

@@ -1,29 +1,71 @@
-package cli
+package manifests
 
 import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
 	"neuron/internal/publish"
 )
 
+const guide = "../../../assets/model/guide-q8_0.gguf"
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// command is the command of this package, which writes to b.
+func command(b *bytes.Buffer, args []string) *cobra.Command {
+	c := Command()
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetArgs(args)
+	c.SetOut(b)
+	c.SetErr(b)
+	return c
+}
+
+// in runs a command and wants no error.
+func in(t *testing.T, args ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := command(&b, args).ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return b.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", name, d)
+	}
+}
+
 // refused runs a command in this process and wants an error with a code.
 func refused(t *testing.T, code protocol.Code, args ...string) (out string, err error) {
 	t.Helper()
 	var b bytes.Buffer
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetOut(&b)
-	root.SetErr(&b)
-	err = root.ExecuteContext(t.Context())
+	c := command(&b, args)
+	err = c.ExecuteContext(t.Context())
 	if !errors.Is(err, &protocol.Error{Code: code}) {
 		t.Errorf("%v: %v, want %s", args, err, code)
 	}
@@ -58,8 +100,8 @@ func signed(t *testing.T) (m *manifest.Manifest, path, file string) {
 }
 
 func TestManifestShow(t *testing.T) {
-	golden(t, "manifest-guide-4-6.txt", in(t, "manifest", "show", guide, "--layers", "4-6"))
-	golden(t, "manifest-guide-none.txt", in(t, "manifest", "show", guide, "--layers", "none"))
+	golden(t, "manifest-guide-4-6.txt", in(t, "show", guide, "--layers", "4-6"))
+	golden(t, "manifest-guide-none.txt", in(t, "show", guide, "--layers", "none"))
 
 	m, path, _ := signed(t)
 	for _, layers := range []string{"all", "0-3", "4-6", "7-8", "none"} {
@@ -67,7 +109,7 @@ func TestManifestShow(t *testing.T) {
 		for v, args := range map[*needJSON][]string{
 			&fast: {guide}, &full: {guide, "--hash"}, &sig: {path},
 		} {
-			if err := json.Unmarshal([]byte(in(t, append([]string{"manifest", "show", "--json", "--layers", layers}, args...)...)), v); err != nil {
+			if err := json.Unmarshal([]byte(in(t, append([]string{"show", "--json", "--layers", layers}, args...)...)), v); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -98,7 +140,7 @@ func TestManifestShow(t *testing.T) {
 			}
 		}
 	}
-	if out := in(t, "manifest", "show", path); !strings.Contains(out, "\nid         "+string(m.Model)) || !strings.Contains(out, "\npublisher  ") {
+	if out := in(t, "show", path); !strings.Contains(out, "\nid         "+string(m.Model)) || !strings.Contains(out, "\npublisher  ") {
 		t.Errorf("signed:\n%s", out)
 	}
 
@@ -112,22 +154,22 @@ func TestManifestShow(t *testing.T) {
 	if err := os.WriteFile(unknown, append(bytes.ReplaceAll(raw[:head:head], []byte("llama"), []byte("llamx")), raw[head:]...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := in(t, "manifest", "show", unknown)
+	out := in(t, "show", unknown)
 	for _, want := range []string{"cuts     none: ", "(100.0 % of the model): whole files, with their headers and 74 tensors", "every node"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	refused(t, protocol.CodeModelUncut, "manifest", "show", unknown, "--layers", "0-4")
-	refused(t, protocol.CodeRangeInvalid, "manifest", "show", guide, "--layers", "4-9")
-	refused(t, protocol.CodeRangeInvalid, "manifest", "show", guide, "--layers", "x")
-	refused(t, protocol.CodeModelUnknown, "manifest", "show", filepath.Join(t.TempDir(), "none.gguf"))
+	refused(t, protocol.CodeModelUncut, "show", unknown, "--layers", "0-4")
+	refused(t, protocol.CodeRangeInvalid, "show", guide, "--layers", "4-9")
+	refused(t, protocol.CodeRangeInvalid, "show", guide, "--layers", "x")
+	refused(t, protocol.CodeModelUnknown, "show", filepath.Join(t.TempDir(), "none.gguf"))
 }
 
 func TestManifestVerify(t *testing.T) {
 	m, path, file := signed(t)
 	for _, args := range [][]string{{file}, {filepath.Dir(file)}, {guide}} {
-		if out := in(t, append([]string{"manifest", "verify", path}, args...)...); !strings.Contains(out, "all 74 tensors and 1 header are the publisher's") {
+		if out := in(t, append([]string{"verify", path}, args...)...); !strings.Contains(out, "all 74 tensors and 1 header are the publisher's") {
 			t.Errorf("%v: %s", args, out)
 		}
 	}
@@ -145,24 +187,24 @@ func TestManifestVerify(t *testing.T) {
 	}
 	x := m.Tensors[20]
 	change(x.Offset)
-	if out, err := refused(t, protocol.CodeModelInvalid, "manifest", "verify", path, file); !strings.Contains(out, x.Name+" (layer ") || strings.Count(out, "differs") != 1 ||
+	if out, err := refused(t, protocol.CodeModelInvalid, "verify", path, file); !strings.Contains(out, x.Name+" (layer ") || strings.Count(out, "differs") != 1 ||
 		!strings.Contains(err.Error(), "1 file of 1") {
 		t.Errorf("%s%v", out, err)
 	}
 	change(100)
-	if out, _ := refused(t, protocol.CodeModelInvalid, "manifest", "verify", path, file); !strings.Contains(out, "the header differs") {
+	if out, _ := refused(t, protocol.CodeModelInvalid, "verify", path, file); !strings.Contains(out, "the header differs") {
 		t.Error(out)
 	}
 	if err := os.Truncate(file, 1000); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := refused(t, protocol.CodeModelInvalid, "manifest", "verify", path, file); !strings.Contains(out, "has 1000 bytes, expected ") {
+	if out, _ := refused(t, protocol.CodeModelInvalid, "verify", path, file); !strings.Contains(out, "has 1000 bytes, expected ") {
 		t.Error(out)
 	}
-	refused(t, protocol.CodeInvalidRequest, "manifest", "verify", path, file, file)
-	refused(t, protocol.CodeModelUnknown, "manifest", "verify", path, filepath.Join(t.TempDir(), "none"))
-	refused(t, protocol.CodeNotFound, "manifest", "verify", filepath.Join(t.TempDir(), "none"), file)
-	refused(t, protocol.CodeModelInvalid, "manifest", "verify", guide, file)
+	refused(t, protocol.CodeInvalidRequest, "verify", path, file, file)
+	refused(t, protocol.CodeModelUnknown, "verify", path, filepath.Join(t.TempDir(), "none"))
+	refused(t, protocol.CodeNotFound, "verify", filepath.Join(t.TempDir(), "none"), file)
+	refused(t, protocol.CodeModelInvalid, "verify", guide, file)
 	// A manifest that was changed is no manifest.
 	s, err := os.ReadFile(path)
 	if err != nil {
@@ -172,7 +214,7 @@ func TestManifestVerify(t *testing.T) {
 	if err := os.WriteFile(path, s, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, protocol.CodeModelInvalid, "manifest", "show", path)
+	refused(t, protocol.CodeModelInvalid, "show", path)
 }
 
 // TestFilesForNamesInAnyOrder: files of a set are told apart by their names.

@@ -1,0 +1,321 @@
+#!/usr/bin/env bash
+# Tries the setup program for Windows under Wine, in a fresh prefix:
+#
+#   scripts/package-test-windows.sh
+#
+# An older version, signed with a key made for this, is installed without a
+# question; the installed engine answers a prompt as one of two nodes (the other
+# one, and the tracker, are those of bin/); the installed window shows; a setup
+# that finds the programs busy changes nothing; the newer version is installed
+# while an answer is being written, which has to come to its end; the programs are
+# back, hidden, with the same keys. Then they are removed, with the data kept, and
+# once more without. Listings of files and registry say what is left.
+#
+# The newer setup is DIST's where it has one of this VERSION, else it is made
+# here. Wants bin/ and the Linux libraries (make build native); says what it
+# cannot check. Ends within 20 minutes; two are usual, once all is compiled.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly limit=1200 # seconds for everything
+if [ -z "${NEURON_PACKAGE_BOUND:-}" ]; then
+    export NEURON_PACKAGE_BOUND=1
+    status=0
+    timeout --kill-after=30 "$limit" "$0" "$@" || status=$?
+    [ "$status" -ne 124 ] || echo "package-test-windows: FAILED: not done within $limit s" >&2
+    exit "$status"
+fi
+
+name=package-test-windows
+not_checked() { echo "$name: NOT CHECKED: $*"; }
+said() { printf '%s: %s (%s s)\n' "$name" "$*" "$SECONDS"; }
+root=$PWD
+readonly root work=$root/build/package-test/windows
+die() {
+    echo "$name: FAILED: $*" >&2
+    tail -n 5 "$work"/*.log "$data"/logs/*.log >&2 2>/dev/null || true
+    exit 1
+}
+data=$work # until there is one
+
+[ "$(uname -s)/$(uname -m)" = Linux/x86_64 ] || { not_checked "all of it: Wine is tried on Linux on x64 only"; exit 0; }
+wine=$(command -v wine64 || command -v wine) || { not_checked "all of it: wine is not installed; on Debian: apt-get install wine64 nsis gcc-mingw-w64-x86-64"; exit 0; }
+for tool in wineserver makensis x86_64-w64-mingw32-gcc curl; do
+    command -v "$tool" >/dev/null || { not_checked "all of it: $tool is not installed"; exit 0; }
+done
+
+version=${VERSION:-$(scripts/version.sh)} version=${version#v} dist=${DIST:-dist}
+rm -rf "$work"
+mkdir -p "$work/dist" "$work/licences"
+export WINEPREFIX=$work/prefix WINEARCH=win64 WINEDEBUG=-all
+export WINEDLLOVERRIDES='mscoree,mshtml=;winemenubuilder.exe=d'
+unset NEURON_LLAMA_DIR DISPLAY
+
+screen=
+finish() {
+    local p
+    WINEPREFIX=$WINEPREFIX timeout 20 wineserver -k 2>/dev/null || true # this prefix only
+    for p in $(jobs -pr); do
+        kill -TERM "$p" || true
+        wait "$p" || true
+    done 2>/dev/null
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+# until_true SECONDS COMMAND... polls.
+until_true() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep 0.1
+    done
+}
+has() { [ -s "$1" ] && { [ $# -lt 2 ] || grep -q -a "$2" "$1"; }; }
+gone() { ! kill -0 "$1" 2>/dev/null; }
+absent() { [ ! -e "$1" ]; }
+
+# ------------------------------------------------------------- the two versions
+
+new=$dist/neuron-$version-windows-x64-setup.exe
+if [ ! -e "$new" ]; then
+    QUICK=1 VERSION=$version DIST=$work/dist scripts/package-windows.sh || die "the setup cannot be made"
+    new=$work/dist/neuron-$version-windows-x64-setup.exe
+fi
+signed=
+if command -v osslsigncode >/dev/null && command -v openssl >/dev/null; then
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=Neuron test" -addext extendedKeyUsage=codeSigning \
+        -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
+    signed=yes
+    export NEURON_AUTHENTICODE_CERT=$work/cert.pem NEURON_AUTHENTICODE_KEY=$work/key.pem
+fi
+# With one file that the newer one does not have any more.
+echo "A part that the newer version does without." >"$work/licences/of-the-older-version.txt"
+QUICK=1 VERSION=0.0.1 DIST=$work/dist LICENCES=$work/licences scripts/package-windows.sh || die "the older setup cannot be made"
+old=$work/dist/neuron-0.0.1-windows-x64-setup.exe
+unset NEURON_AUTHENTICODE_CERT NEURON_AUTHENTICODE_KEY
+said "two versions are there"
+
+verified() { osslsigncode verify -CAfile "$work/cert.pem" -in "$1" >"$work/verify.txt" 2>&1; }
+if [ -n "$signed" ]; then
+    verified "$old" || die "the signature of $old does not hold"
+    # One byte of a program's text, not of the signature.
+    cp "$old" "$work/changed.exe"
+    printf 'X' | dd of="$work/changed.exe" bs=1 seek=100000 conv=notrunc status=none
+    ! verified "$work/changed.exe" || die "a changed setup has a valid signature"
+    rm "$work/changed.exe"
+else
+    not_checked "signing: osslsigncode or openssl is not installed"
+fi
+
+# ------------------------------------------------------------------- the prefix
+
+if command -v Xvfb >/dev/null; then
+    Xvfb -displayfd 3 -screen 0 1280x900x24 -nolisten tcp 3>"$work/display" 2>/dev/null &
+    until_true 20 has "$work/display" || die "Xvfb does not start"
+    DISPLAY=:$(cat "$work/display")
+    export DISPLAY
+    screen=yes
+else
+    not_checked "the window and the tray: Xvfb is not installed"
+fi
+timeout 180 "$wine" wineboot --init >"$work/wineboot.log" 2>&1 || die "the Wine prefix cannot be made"
+timeout 60 wineserver -w || true
+library=$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll
+[ -e "$library" ] ||
+    x86_64-w64-mingw32-gcc -shared -s -O2 -nostdlib -Wl,--entry,0 -o "$library" scripts/bcryptprimitives.c -ladvapi32
+
+user=$WINEPREFIX/drive_c/users/$(id -un)
+local=$user/AppData/Local app=$user/AppData/Local/Programs/Neuron
+data=$local/Neuron
+[ -d "$local" ] || die "no $local"
+run() { timeout 60 "$wine" "$@" </dev/null; }
+uninstall_key='HKCU\Software\Microsoft\Windows\CurrentVersion\Uninstall\Neuron'
+run_key='HKCU\Software\Microsoft\Windows\CurrentVersion\Run'
+# value KEY NAME prints a value of the registry.
+value() { run reg query "$1" /v "$2" 2>/dev/null | tr -d '\r' | sed -n "s/^    $2    REG_[A-Z]*    //p"; }
+# The listings: all files but the system's own and the temporary ones, and what
+# the user's part of the registry says about programs.
+files() { (cd "$WINEPREFIX/drive_c" && find . -path ./windows -prune -o -path '*/Temp/*' -prune -o -print | LC_ALL=C sort); }
+registry() { # FILE
+    run reg export 'HKCU\Software' 'C:\out.reg' /y >/dev/null 2>&1 || die "the registry cannot be listed"
+    iconv -f UTF-16 -t UTF-8 "$WINEPREFIX/drive_c/out.reg" | tr -d '\r' >"$1"
+    rm "$WINEPREFIX/drive_c/out.reg"
+}
+# Another program that opens models, which has to stay.
+run reg add 'HKCU\Software\Classes\.gguf\OpenWithProgids' /v Another.gguf /d '' /f >/dev/null
+mkdir -p "$user/AppData/Roaming/Microsoft/Windows/Start Menu/Programs"
+files >"$work/files-before"
+registry "$work/registry-before"
+said "a fresh prefix"
+
+# ------------------------------------------------------------------ first install
+
+# setup FILE... runs a setup to its end; its exit status is in $status.
+setup() {
+    status=0
+    timeout 240 "$wine" "$1" /S </dev/null >>"$work/setup.log" 2>&1 || status=$?
+}
+# installed VERSION: exactly the listed files are there, and the list is whole.
+installed() {
+    [ "$(value "$uninstall_key" DisplayVersion)" = "$1" ] || die "version $(value "$uninstall_key" DisplayVersion) is registered, not $1"
+    (cd "$app" && find . -type f ! -name uninstall.exe ! -name hidden.lnk -printf '%P\n' | tr / '\\' | LC_ALL=C sort) >"$work/there"
+    tr -d '\r' <"$app/installed.txt" | LC_ALL=C sort | diff - "$work/there" >"$work/diff" || die "other files than the listed ones: $(cat "$work/diff")"
+    [ -e "$app/uninstall.exe" ] || die "there is no uninstaller"
+}
+setup "$old"
+[ "$status" -eq 0 ] || die "the setup ends with $status"
+installed 0.0.1
+for v in DisplayName Publisher DisplayIcon EstimatedSize UninstallString QuietUninstallString; do
+    [ -n "$(value "$uninstall_key" $v)" ] || die "no $v is registered"
+done
+has "$user/AppData/Roaming/Microsoft/Windows/Start Menu/Programs/Neuron.lnk" || die "nothing is in the start menu"
+[ -z "$(value "$run_key" Neuron)" ] || die "the setup makes Neuron start at login"
+absent "$data" || die "the setup makes a data folder"
+run reg query 'HKCU\Software\Classes\neuron\shell\open\command' 2>/dev/null | grep -q -F 'neuron.exe" "%1"' || die "no program for neuron: addresses"
+run reg query 'HKCU\Software\Classes\.gguf\OpenWithProgids' 2>/dev/null | grep -q Neuron.gguf || die "no program for .gguf"
+if [ -n "$signed" ]; then
+    for f in "$app"/*.exe; do
+        verified "$f" || die "the signature of $f does not hold"
+    done
+    said "signatures hold: setup, three programs, uninstaller; a changed one's does not"
+fi
+said "0.0.1 is installed"
+
+# ------------------------------------------------------- the installed engine answers
+
+# start NAME COMMAND... starts a program and waits for its first line.
+start() {
+    local n=$1
+    shift
+    "$@" >"$work/$n.out" 2>"$work/$n.log" </dev/null &
+    pid=$!
+    until_true 60 has "$work/$n.out" || die "$n does not start: $*"
+}
+model=$root/assets/model/guide-q8_0.gguf
+start tracker bin/neuron-tracker --data "$work/net/tracker" --listen 127.0.0.1:0
+tracker=$(sed 's|/*$||' "$work/tracker.out")
+timeout 60 bin/neuron-tracker publish --data "$work/net/tracker" "$model" >"$work/publish.log" 2>&1 || die "publishing fails"
+start first bin/neuron-engine run --data "$work/net/first" --model "$model" --layers 0-4 --tracker "$tracker"
+start second "$wine" "$app/neuron-engine.exe" run --data "Z:$work/net/second" --model guide-q8_0 --layers 4-8 --tracker "$tracker"
+start gateway "$wine" "$app/neuron-engine.exe" gateway --data "Z:$work/net/gateway" --tracker "$tracker" --key none
+gateway_pid=$pid
+api=$(tr -d '\r' <"$work/gateway.out" | sed -n 's/^api \([^ ]*\) .*/\1/p')
+answers() {
+    timeout 60 bin/neuron-engine chat --api "$api" --model guide-q8_0 --max-tokens 60 'What is a tracker?' >"$work/answer" 2>>"$work/chat.log" &&
+        grep -q ', 2 hops\]$' "$work/answer"
+}
+until_true 120 answers || die "the installed engine does not answer: $(tail -n 1 "$work/chat.log")"
+grep -q -i tracker "$work/answer" || die "a strange answer: $(cat "$work/answer")"
+said "the installed engine answers, as one of two nodes and as gateway: $(tail -n 1 "$work/answer")"
+
+# Its data folder is not the usual one: this setup cannot ask it to end. It has
+# to leave everything as it is.
+setup "$new"
+[ "$status" -eq 3 ] || die "with busy programs the setup ends with $status, not 3"
+installed 0.0.1
+absent "$app/new" || die "a setup that gave up leaves files behind"
+answers || die "the engine does not answer after a setup that gave up"
+said "a setup that finds a program busy gives up and changes nothing"
+run "$app/neuron-engine.exe" stop --data "Z:$work/net/second" || die "the node does not stop"
+# A gateway alone has no local API, and no signal that Wine would hand on.
+kill -KILL "$gateway_pid"
+{ wait "$gateway_pid" || true; } 2>/dev/null
+
+# -------------------------------------------------------------------- the window
+
+running() { has "$data/api.json" && curl -s -o /dev/null -m 2 "$(sed -n 's/.*"url": "\(.*\)".*/\1/p' "$data/api.json")"; }
+if [ -n "$screen" ]; then
+    # As the start menu does.
+    run start /unix "$user/AppData/Roaming/Microsoft/Windows/Start Menu/Programs/Neuron.lnk" >/dev/null 2>&1 || die "the start menu's entry cannot be opened"
+    until_true 120 has "$data/logs/window.log" "window shown" || die "the installed window does not show"
+    until_true 60 running || die "the window has not started the engine"
+    has "$data/run/tray.json" || die "the window has not started the tray"
+    if command -v import >/dev/null && command -v identify >/dev/null; then
+        colours() {
+            import -window root "$work/window.png" && [ "$(identify -format %k "$work/window.png")" -gt 100 ]
+        }
+        until_true 30 colours || die "the window is empty: $work/window.png"
+        said "the installed window shows: $work/window.png"
+    else
+        not_checked "what the window shows: ImageMagick is not installed"
+    fi
+else
+    "$wine" "$app/neuron-engine.exe" desktop >/dev/null 2>&1 </dev/null &
+    until_true 60 running || die "the installed engine does not start"
+fi
+
+# ------------------------------------------- upgrade while an answer is being written
+
+start third bin/neuron-engine run --data "$work/net/third" --model guide-q8_0 --layers 4-8 --tracker "$tracker"
+run "$app/neuron-engine.exe" settings tracker "$tracker" >"$work/settings.log" 2>&1 || die "the tracker cannot be set"
+# The user wants it at login: as the app writes it.
+# shellcheck disable=SC1003 # these are Windows' separators
+run reg add "$run_key" /v Neuron /d "\"C:\\users\\$(id -un)\\AppData\\Local\\Programs\\Neuron\\neuron-tray.exe\" --hidden" /f >/dev/null
+until_true 60 has "$data/gateway/api.key" || die "the engine has no gateway"
+gateway=$(run "$app/neuron-engine.exe" status | tr -d '\r' | sed -n 's/^gateway *\(http[^ ]*\).*/\1/p')
+# Ends of turns are forbidden, so that the answer takes its 900 tokens.
+bias=$(for i in $(seq 0 10) $(seq 2036 2047); do printf '"%s":-100,' "$i"; done)
+ask() { # TOKENS FILE
+    curl -s -N -m 120 "$gateway/chat/completions" -H "Authorization: Bearer $(cat "$data/gateway/api.key")" \
+        -d "{\"model\":\"guide-q8_0\",\"stream\":true,\"max_tokens\":$1,\"temperature\":0,\"logit_bias\":{${bias%,}},\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story.\"}]}" >"$2" &&
+        grep -q 'data: \[DONE\]' "$2"
+}
+until_true 90 ask 3 "$work/short" || die "the desktop engine does not answer: $(tail -c 300 "$work/short")"
+keys() { (cd "$data" && sha256sum owner.key node/node.key gateway/api.key settings.json); }
+keys >"$work/keys-before" || die "the data folder lacks what belongs there"
+
+setup "$new" &
+upgrade=$!
+until_true 200 has "$app/new/neuron.exe" || die "the newer setup unpacks nothing"
+ask 900 "$work/long" &
+answer=$!
+wait "$upgrade" || true
+wait "$answer" || die "the answer that ran during the upgrade is not whole: $(tail -c 300 "$work/long")"
+installed "$version"
+absent "$app/licences/of-the-older-version.txt" || die "a file of the older version is left"
+absent "$app/new" || die "what was unpacked is left"
+asked=$(grep -n -a 'shutdown asked for' "$data/logs/engine.log" | tail -n 1 | cut -d : -f 1)
+whole=$(grep -n -a 'msg=answered.*completion_tokens=900' "$data/logs/engine.log" | tail -n 1 | cut -d : -f 1)
+if [ -n "$asked" ] && [ -n "$whole" ] && [ "$asked" -lt "$whole" ]; then
+    said "the running answer was finished before the programs were replaced"
+else
+    not_checked "an answer during the upgrade: it was whole before the setup asked the engine to end"
+fi
+if [ -n "$screen" ]; then
+    until_true 60 has "$data/api.json" "\"version\": \"$version\"" || die "the programs are not back after the upgrade"
+    [ "$(grep -c -a 'window shown' "$data/logs/window.log")" -eq 1 ] || die "the window is back, which nobody asked for"
+    run "$app/neuron-engine.exe" settings tracker | grep -q -F "$tracker" || die "settings are lost"
+fi
+keys | diff "$work/keys-before" - || die "keys or settings have changed"
+said "$version is installed over it; keys and settings are the same; the tray is back without a window"
+
+# ------------------------------------------------------------------------ removal
+
+echo "of the user" >"$app/mine.txt"
+# remove OPTIONS...: the uninstaller works from a copy of itself in the temporary folder.
+remove() {
+    timeout 60 "$wine" "$app/uninstall.exe" "$@" </dev/null >>"$work/setup.log" 2>&1 || die "the uninstaller ends with $?"
+    until_true 150 absent "$app/neuron-engine.exe" || die "the uninstaller removes nothing"
+    timeout 60 wineserver -w || die "programs still run after the removal"
+}
+remove /S
+[ "$(cd "$app" && find . -type f)" = ./mine.txt ] || die "not removed: $(cd "$app" && find . -type f)"
+rm -r "$app"
+keys | diff "$work/keys-before" - || die "removing the programs has changed the data"
+[ -z "$(value "$run_key" Neuron)" ] || die "it would still start at login"
+files | grep -v -F "${data#"$WINEPREFIX/drive_c"}" | diff "$work/files-before" - >"$work/diff" || die "files are left: $(cat "$work/diff")"
+registry "$work/registry-after"
+diff "$work/registry-before" "$work/registry-after" >"$work/diff" || die "the registry is not as it was: $(cat "$work/diff")"
+said "removed; the data is there, and nothing else"
+
+setup "$new"
+[ "$status" -eq 0 ] || die "installing once more ends with $status"
+installed "$version"
+remove /S /REMOVEDATA
+until_true 30 absent "$app" || die "the program folder is left"
+files | diff "$work/files-before" - >"$work/diff" || die "files are left: $(cat "$work/diff")"
+registry "$work/registry-after"
+diff "$work/registry-before" "$work/registry-after" >"$work/diff" || die "the registry is not as it was: $(cat "$work/diff")"
+echo "$name: ok ($SECONDS s; setup $(($(stat -c %s "$new") / 1048576)) MB; $("$wine" --version))"
