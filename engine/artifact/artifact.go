@@ -13,9 +13,9 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 
+	"neuron/engine/manifest"
 	"neuron/engine/protocol"
 	"neuron/llama/cut"
 	"neuron/llama/family"
@@ -29,7 +29,7 @@ type Source struct {
 	ID     protocol.ModelID
 	Name   string // what clients call it: the file name without suffixes
 	Model  *family.Model
-	Weight int64 // bytes of all tensors
+	Weight int64 // bytes of all tensors that a stage can use
 	// Folder is the shard folder of a model that was fetched; Path is "" then,
 	// and Files are its whole files, if it has any.
 	Folder string
@@ -54,11 +54,8 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 		return nil, openError(path, err)
 	}
 	defer m.Close()
-	desc, err := family.Describe(m.Meta())
+	desc, err := describe(path, m)
 	if err != nil {
-		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", path, err)
-	}
-	if err := guard(path, desc); err != nil {
 		return nil, err
 	}
 	s := &Source{Path: path, Name: nameOf(path), Model: desc, layerWeight: map[int]int64{}}
@@ -73,13 +70,13 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 		if err != nil {
 			return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", path, err)
 		}
+		block, ok := manifest.BlockOf(t.Name)
+		if ok && block >= desc.Layers {
+			continue // predicts further tokens; the library does not load it
+		}
 		s.Weight += int64(n)
-		// llama.cpp's names: "blk.12.attn_q.weight".
-		if rest, ok := strings.CutPrefix(t.Name, "blk."); ok {
-			number, _, _ := strings.Cut(rest, ".")
-			if i, err := strconv.Atoi(number); err == nil {
-				s.layerWeight[i] += int64(n)
-			}
+		if ok {
+			s.layerWeight[block] += int64(n)
 		}
 	}
 	if s.ID, s.whole, err = digest(ctx, s.Files, cacheDir, log); err != nil {

@@ -16,6 +16,9 @@ import (
 func OpenFolder(dir string, m *manifest.Manifest) (*Source, error) {
 	s := &Source{ID: m.Model, Name: m.Name, Folder: dir, layerWeight: map[int]int64{}, recordPath: filepath.Join(dir, wholeRecord)}
 	for _, t := range m.Tensors {
+		if t.Use == manifest.UseUnused {
+			continue
+		}
 		s.Weight += t.Bytes
 		if t.Use == manifest.UseLayer {
 			s.layerWeight[t.Layer] += t.Bytes
@@ -44,10 +47,8 @@ func (s *Source) openWhole(m *manifest.Manifest) error {
 		return openError(s.Files[0], err)
 	}
 	defer g.Close()
-	if s.Model, err = family.Describe(g.Meta()); err != nil {
-		return protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", m.Name, err)
-	}
-	return nil
+	s.Model, err = describe(m.Name, g)
+	return err
 }
 
 // MetadataFile is the name, in a shard folder, of the publisher's metadata as a
@@ -64,7 +65,7 @@ func OpenMetadata(dir string, m *manifest.Manifest) (*Source, error) {
 	defer g.Close()
 	s := &Source{ID: m.Model, Name: m.Name, Folder: dir}
 	if s.Model, err = family.Describe(g.Meta()); err != nil {
-		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", m.Name, err)
+		return nil, refused(m.Name, err)
 	}
 	return s, nil
 }

@@ -1,9 +1,34 @@
 package artifact
 
 import (
+	"errors"
+
 	"neuron/engine/protocol"
 	"neuron/llama/family"
+	"neuron/llama/gguf"
 )
+
+// describe reads what a whole model's files say of it, and refuses what must
+// not reach the library.
+func describe(name string, g *gguf.Model) (*family.Model, error) {
+	m, err := family.Describe(g.Meta())
+	if err == nil {
+		err = m.CheckTensors(func(tensor string) bool { _, ok := g.Tensor(tensor); return ok })
+	}
+	if err != nil {
+		return nil, refused(name, err)
+	}
+	return m, guard(name, m)
+}
+
+// refused is the coded form of what package family says against a model.
+func refused(name string, err error) error {
+	code := protocol.CodeModelInvalid
+	if errors.Is(err, family.ErrLibrary) {
+		code = protocol.CodeUnsupported
+	}
+	return protocol.Errorf(code, "%s: %w", name, err)
+}
 
 // guard refuses a whole model over which the library would end the process; of
 // its parts package family answers for every one by itself. What is wrong with

@@ -9,6 +9,7 @@ import (
 
 	"neuron/engine/artifact"
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/rowbytes"
 	"neuron/llama"
 	"neuron/llama/archs"
 	"neuron/llama/exec"
@@ -137,7 +138,7 @@ func halfRun(t *testing.T, head, tail halfPool, halve bool) (out [][]float32) {
 		}
 		rows := slices.Clone(r.Hidden)
 		if halve {
-			rows = protocol.F16Floats(protocol.F16Bytes(rows))
+			rows = rowbytes.F16Floats(rowbytes.F16Bytes(rows))
 		}
 		if r, err = tail.Run(tail.last, []exec.Work{{Pos: int32(pos), Hidden: rows, AllLogits: true}}); err != nil {
 			t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"neuron/engine/protocol"
+	"neuron/internal/syserr"
 	"neuron/llama/cut"
 	"neuron/llama/gguf"
 )
@@ -51,7 +51,7 @@ func (s *Source) Shard(ctx context.Context, r protocol.Range, dir string, progre
 		return nil, err
 	case err != nil && ctx.Err() != nil:
 		return nil, protocol.Errorf(protocol.CodeCancelled, "cut %s: %w", s.Name, err)
-	case errors.Is(err, syscall.ENOSPC):
+	case syserr.DiskFull(err):
 		return nil, protocol.Errorf(protocol.CodeDiskFull, "no space left for layers %s of %s in %s: %w", r, s.Name, dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, protocol.Errorf(protocol.CodeDataFolder, "%w", err)

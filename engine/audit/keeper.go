@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // Bounds of a keeper. What would exceed them is not kept, and the audit that
@@ -32,7 +33,7 @@ type Keeper struct {
 
 type keptKey struct {
 	session protocol.SessionID
-	side    protocol.AuditSide
+	side    auditmsg.AuditSide
 }
 
 // kept are the rows [0, next) of the session's first epoch.
@@ -58,7 +59,7 @@ func NewKeeper(now func() time.Time) *Keeper {
 
 // Want begins or drops what w says. Codes: invalid_request, rate_limited when
 // the keeper is full.
-func (k *Keeper) Want(w protocol.AuditKeep) error {
+func (k *Keeper) Want(w auditmsg.AuditKeep) error {
 	if err := w.Check(); err != nil {
 		return err
 	}
@@ -83,13 +84,13 @@ func (k *Keeper) Want(w protocol.AuditKeep) error {
 
 // Received notes a frame from the previous hop, whose output it is.
 func (k *Keeper) Received(s protocol.SessionID, f *protocol.Frame) {
-	k.note(s, protocol.AuditOutput, f)
+	k.note(s, auditmsg.AuditOutput, f)
 }
 
 // Sent notes a frame to the next hop, whose input it is.
-func (k *Keeper) Sent(s protocol.SessionID, f *protocol.Frame) { k.note(s, protocol.AuditInput, f) }
+func (k *Keeper) Sent(s protocol.SessionID, f *protocol.Frame) { k.note(s, auditmsg.AuditInput, f) }
 
-func (k *Keeper) note(s protocol.SessionID, side protocol.AuditSide, f *protocol.Frame) {
+func (k *Keeper) note(s protocol.SessionID, side auditmsg.AuditSide, f *protocol.Frame) {
 	if k.any.Load() == 0 {
 		return
 	}
@@ -127,7 +128,7 @@ func (k *Keeper) note(s protocol.SessionID, side protocol.AuditSide, f *protocol
 
 // Take hands over what was kept, the frames of the rows [0, n), and forgets it.
 // Codes: not_found when nothing was kept from the start, request_too_large.
-func (k *Keeper) Take(s protocol.SessionID, side protocol.AuditSide) ([]*protocol.Frame, error) {
+func (k *Keeper) Take(s protocol.SessionID, side auditmsg.AuditSide) ([]*protocol.Frame, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.sweepLocked()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 func wantCode(t *testing.T, err error, code protocol.Code) {
@@ -29,11 +30,11 @@ func hidden(kind protocol.Kind, pos uint32, rows, width int, v float32) *protoco
 	}
 }
 
-func keep(s protocol.SessionID, side protocol.AuditSide, rows, seconds int) protocol.AuditKeep {
-	return protocol.AuditKeep{Session: s, Side: side, Rows: rows, Seconds: seconds}
+func keep(s protocol.SessionID, side auditmsg.AuditSide, rows, seconds int) auditmsg.AuditKeep {
+	return auditmsg.AuditKeep{Session: s, Side: side, Rows: rows, Seconds: seconds}
 }
 
-func want(t *testing.T, k *Keeper, w protocol.AuditKeep) {
+func want(t *testing.T, k *Keeper, w auditmsg.AuditKeep) {
 	t.Helper()
 	if err := k.Want(w); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestKeeperKeepsWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	k := NewKeeper(nil)
 	s, other := protocol.NewSessionID(), protocol.NewSessionID()
-	want(t, k, keep(s, protocol.AuditOutput, 5, 600))
+	want(t, k, keep(s, auditmsg.AuditOutput, 5, 600))
 	f := hidden(protocol.KindPrefill, 0, 3, 2, 1)
 	f.Slot = 9
 	k.Received(other, f)
@@ -63,7 +64,7 @@ func TestKeeperKeepsWhatIsWanted(t *testing.T) {
 	k.Received(s, hidden(protocol.KindVerify, 4, 2, 2, 7)) // more than wanted: not kept in part
 	k.Received(s, hidden(protocol.KindDecode, 4, 1, 2, 7)) // and nothing after it
 	size(t, k, 1, 4*2*4)
-	got, err := k.Take(s, protocol.AuditOutput)
+	got, err := k.Take(s, auditmsg.AuditOutput)
 	if err != nil || len(got) != 2 || got[0].Slot != 0 || got[0].Rows != 3 || got[1].Pos != 3 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -71,7 +72,7 @@ func TestKeeperKeepsWhatIsWanted(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	size(t, k, 0, 0)
-	_, err = k.Take(s, protocol.AuditOutput)
+	_, err = k.Take(s, auditmsg.AuditOutput)
 	wantCode(t, err, protocol.CodeNotFound)
 }
 
@@ -79,13 +80,13 @@ func TestKeeperStopsAtARollback(t *testing.T) {
 	t.Parallel()
 	k := NewKeeper(nil)
 	s := protocol.NewSessionID()
-	want(t, k, keep(s, protocol.AuditInput, 100, 600))
+	want(t, k, keep(s, auditmsg.AuditInput, 100, 600))
 	k.Sent(s, hidden(protocol.KindPrefill, 0, 3, 2, 1))
 	again := hidden(protocol.KindDecode, 2, 1, 2, 1)
 	again.Epoch = 1
 	k.Sent(s, again)
 	k.Sent(s, hidden(protocol.KindDecode, 3, 1, 2, 1))
-	if got, err := k.Take(s, protocol.AuditInput); err != nil || len(got) != 1 {
+	if got, err := k.Take(s, auditmsg.AuditInput); err != nil || len(got) != 1 {
 		t.Errorf("%d frames, %v", len(got), err)
 	}
 }
@@ -94,9 +95,9 @@ func TestKeeperTooLate(t *testing.T) {
 	t.Parallel()
 	k := NewKeeper(nil)
 	s := protocol.NewSessionID()
-	want(t, k, keep(s, protocol.AuditInput, 100, 600))
+	want(t, k, keep(s, auditmsg.AuditInput, 100, 600))
 	k.Sent(s, hidden(protocol.KindPrefill, 64, 3, 2, 1))
-	_, err := k.Take(s, protocol.AuditInput)
+	_, err := k.Take(s, auditmsg.AuditInput)
 	wantCode(t, err, protocol.CodeNotFound)
 }
 
@@ -104,7 +105,7 @@ func TestKeeperForgetsAfterItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := NewKeeper(nil)
 		s := protocol.NewSessionID()
-		want(t, k, keep(s, protocol.AuditInput, 100, 600))
+		want(t, k, keep(s, auditmsg.AuditInput, 100, 600))
 		k.Sent(s, hidden(protocol.KindPrefill, 0, 3, 2, 1))
 		time.Sleep(10*time.Minute - time.Second)
 		k.Sweep()
@@ -112,7 +113,7 @@ func TestKeeperForgetsAfterItsTime(t *testing.T) {
 		time.Sleep(time.Second)
 		k.Sweep()
 		size(t, k, 0, 0)
-		_, err := k.Take(s, protocol.AuditInput)
+		_, err := k.Take(s, auditmsg.AuditInput)
 		wantCode(t, err, protocol.CodeNotFound)
 	})
 }
@@ -120,31 +121,31 @@ func TestKeeperForgetsAfterItsTime(t *testing.T) {
 func TestKeeperBounds(t *testing.T) {
 	t.Parallel()
 	k := NewKeeper(nil)
-	wantCode(t, k.Want(keep("x", protocol.AuditInput, 1, 1)), protocol.CodeInvalidRequest)
+	wantCode(t, k.Want(keep("x", auditmsg.AuditInput, 1, 1)), protocol.CodeInvalidRequest)
 	var ids []protocol.SessionID
 	for range maxKept {
 		ids = append(ids, protocol.NewSessionID())
-		want(t, k, keep(ids[len(ids)-1], protocol.AuditInput, protocol.MaxAuditRows, 600))
+		want(t, k, keep(ids[len(ids)-1], auditmsg.AuditInput, auditmsg.MaxAuditRows, 600))
 	}
-	wantCode(t, k.Want(keep(protocol.NewSessionID(), protocol.AuditInput, 1, 1)), protocol.CodeRateLimited)
-	want(t, k, keep(ids[0], protocol.AuditInput, 1, 1)) // known: no second place
+	wantCode(t, k.Want(keep(protocol.NewSessionID(), auditmsg.AuditInput, 1, 1)), protocol.CodeRateLimited)
+	want(t, k, keep(ids[0], auditmsg.AuditInput, 1, 1)) // known: no second place
 	// A frame that fits a quarter of all, so that the fifth does not fit.
 	big := hidden(protocol.KindPrefill, 0, 512, maxKeptBytes/4/512/4, 0)
 	for _, id := range ids {
 		k.Sent(id, big)
 	}
 	size(t, k, maxKept, maxKeptBytes)
-	_, err := k.Take(ids[4], protocol.AuditInput)
+	_, err := k.Take(ids[4], auditmsg.AuditInput)
 	wantCode(t, err, protocol.CodeRequestTooLarge)
 	next := hidden(protocol.KindPrefill, 512, 512, maxKeptBytes/4/512/4, 0)
-	if _, err := k.Take(ids[0], protocol.AuditInput); err != nil {
+	if _, err := k.Take(ids[0], auditmsg.AuditInput); err != nil {
 		t.Fatal(err)
 	}
 	k.Sent(ids[1], next) // room again: its second quarter
 	k.Sent(ids[2], next) // full
-	if got, err := k.Take(ids[2], protocol.AuditInput); err != nil || len(got) != 1 {
+	if got, err := k.Take(ids[2], auditmsg.AuditInput); err != nil || len(got) != 1 {
 		t.Errorf("%d frames, %v", len(got), err)
 	}
-	want(t, k, protocol.AuditKeep{Session: ids[1], Side: protocol.AuditInput, Drop: true})
+	want(t, k, auditmsg.AuditKeep{Session: ids[1], Side: auditmsg.AuditInput, Drop: true})
 	size(t, k, maxKept-4, maxKeptBytes/4)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // rows is one side of the audited hop: the hidden rows of positions [0, n), or
@@ -86,12 +87,12 @@ func float16(h uint16) float32 {
 
 // meter gathers the distances of rows.
 type meter struct {
-	m         protocol.AuditMeasures
+	m         auditmsg.AuditMeasures
 	distances []float64
 }
 
-func newMeter(basis protocol.AuditBasis) *meter {
-	return &meter{m: protocol.AuditMeasures{Basis: basis, MinCosine: 1}}
+func newMeter(basis auditmsg.AuditBasis) *meter {
+	return &meter{m: auditmsg.AuditMeasures{Basis: basis, MinCosine: 1}}
 }
 
 // add compares one row: what was claimed, what came out here, and what went in
@@ -114,9 +115,9 @@ func (t *meter) add(claimed, here, in []float32) {
 	}
 	distance, cosine := 0.0, 1.0
 	if !exact {
-		distance, cosine = protocol.MaxAuditDistance, 0
+		distance, cosine = auditmsg.MaxAuditDistance, 0
 		if mine > 0 {
-			distance = min(math.Sqrt(diff/mine), protocol.MaxAuditDistance)
+			distance = min(math.Sqrt(diff/mine), auditmsg.MaxAuditDistance)
 		}
 		if mine > 0 && theirs > 0 {
 			cosine = max(-1, min(1, dot/math.Sqrt(mine)/math.Sqrt(theirs)))
@@ -130,7 +131,7 @@ func (t *meter) add(claimed, here, in []float32) {
 }
 
 // done fills in the percentiles; at least one row was added.
-func (t *meter) done() *protocol.AuditMeasures {
+func (t *meter) done() *auditmsg.AuditMeasures {
 	slices.Sort(t.distances)
 	at := func(q float64) float64 { return t.distances[int(math.Ceil(q*float64(len(t.distances))))-1] }
 	t.m.Median, t.m.P90, t.m.Max = at(.5), at(.9), at(1)

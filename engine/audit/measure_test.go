@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 func TestFloat16(t *testing.T) {
@@ -23,8 +24,8 @@ func TestFloat16(t *testing.T) {
 }
 
 // measureOf compares claims with an honest range whose contribution is c.
-func measureOf(in, c []float32, width int, claim func(row int, honest []float32) []float32) *protocol.AuditMeasures {
-	m := newMeter(protocol.AuditContribution)
+func measureOf(in, c []float32, width int, claim func(row int, honest []float32) []float32) *auditmsg.AuditMeasures {
+	m := newMeter(auditmsg.AuditContribution)
 	for r := range len(in) / width {
 		i := in[r*width : (r+1)*width]
 		here := make([]float32, width)
@@ -88,7 +89,7 @@ func TestLiars(t *testing.T) {
 			t.Errorf("%s: median %g of %d rows, want %g to %g", name, m.Median, m.Rows, x.lo, x.hi)
 		}
 		t.Logf("%-28s median %.2g, p90 %.2g, max %.2g, cosine %.4f, exact %d", name, m.Median, m.P90, m.Max, m.MinCosine, m.Exact)
-		r := protocol.AuditResult{Audit: protocol.NewAuditID(), Measures: m}
+		r := auditmsg.AuditResult{Audit: auditmsg.NewAuditID(), Measures: m}
 		if err := r.Check(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -99,11 +100,11 @@ func TestLiars(t *testing.T) {
 // counts as the largest distance, and none as none.
 func TestNoContribution(t *testing.T) {
 	t.Parallel()
-	m := newMeter(protocol.AuditContribution)
+	m := newMeter(auditmsg.AuditContribution)
 	v := []float32{1, 2}
 	m.add(v, v, v)
 	m.add([]float32{1, 3}, v, v)
-	if got := m.done(); got.Median != 0 || got.Max != protocol.MaxAuditDistance || got.Exact != 1 {
+	if got := m.done(); got.Median != 0 || got.Max != auditmsg.MaxAuditDistance || got.Exact != 1 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // proven counts the rows whose frames are those of which both ends of the
@@ -9,7 +10,7 @@ import (
 // later epochs, or rows that were not kept count nothing. Codes:
 // receipt_invalid, unauthorized for receipts that do not belong here,
 // receipt_conflict when a keeper sent something else than what was signed.
-func proven(t *protocol.AuditTicket, receipts [][]byte, in, out []*protocol.Frame) (int, error) {
+func proven(t *auditmsg.AuditTicket, receipts [][]byte, in, out []*protocol.Frame) (int, error) {
 	total := 0
 	seen := map[uint32]bool{}
 	for _, raw := range receipts {

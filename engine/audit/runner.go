@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/engine/seam"
 )
 
 // job is one audit on its auditor.
 type job struct {
-	t        *protocol.AuditTicket
+	t        *auditmsg.AuditTicket
 	receipts [][]byte
 	stage    seam.Stage
 	capab    protocol.Capability
@@ -24,13 +25,13 @@ type job struct {
 
 	// Guarded by Service.mu.
 	in, out   []*protocol.Frame
-	receiving map[protocol.AuditSide]bool
+	receiving map[auditmsg.AuditSide]bool
 }
 
 var errYield = protocol.Errorf(protocol.CodeHostBusy, "a session came, the audit gave way")
 
 // takeRun answers an order to re-execute: ready, or why not.
-func (s *Service) takeRun(o *protocol.AuditRun) error {
+func (s *Service) takeRun(o *auditmsg.AuditRun) error {
 	t, err := s.verify(o.Ticket)
 	if err != nil {
 		return err
@@ -38,8 +39,8 @@ func (s *Service) takeRun(o *protocol.AuditRun) error {
 	if t.Auditor.Node != s.o.Node {
 		return protocol.Errorf(protocol.CodeForbidden, "the ticket names another auditor")
 	}
-	if len(o.Receipts) > protocol.MaxAuditReceipts {
-		return protocol.Errorf(protocol.CodeRequestTooLarge, "%d receipts, at most %d are taken", len(o.Receipts), protocol.MaxAuditReceipts)
+	if len(o.Receipts) > auditmsg.MaxAuditReceipts {
+		return protocol.Errorf(protocol.CodeRequestTooLarge, "%d receipts, at most %d are taken", len(o.Receipts), auditmsg.MaxAuditReceipts)
 	}
 	j, err := s.open(t, o.Receipts)
 	if err != nil {
@@ -47,12 +48,12 @@ func (s *Service) takeRun(o *protocol.AuditRun) error {
 		return nil
 	}
 	s.runs <- j // room: there is one audit at a time
-	s.o.Tell(protocol.MsgAuditReady, protocol.AuditReady{Audit: t.Audit})
+	s.o.Tell(auditmsg.MsgAuditReady, auditmsg.AuditReady{Audit: t.Audit})
 	return nil
 }
 
 // open makes t the one open audit.
-func (s *Service) open(t *protocol.AuditTicket, receipts [][]byte) (*job, error) {
+func (s *Service) open(t *auditmsg.AuditTicket, receipts [][]byte) (*job, error) {
 	if s.o.Stage == nil {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "this node re-executes nothing")
 	}
@@ -77,7 +78,7 @@ func (s *Service) open(t *protocol.AuditTicket, receipts [][]byte) (*job, error)
 	}
 	j := &job{
 		t: t, receipts: receipts, stage: stage, capab: c,
-		arrived: make(chan struct{}, 2), done: make(chan struct{}), receiving: map[protocol.AuditSide]bool{},
+		arrived: make(chan struct{}, 2), done: make(chan struct{}), receiving: map[auditmsg.AuditSide]bool{},
 	}
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
 	s.mu.Lock()
@@ -95,8 +96,8 @@ func (s *Service) open(t *protocol.AuditTicket, receipts [][]byte) (*job, error)
 // Receive is a seam.AuditHandler: it takes the frames of one side from their
 // keeper.
 func (s *Service) Receive(w http.ResponseWriter, r *http.Request, peer protocol.NodeID, audit, side string) *protocol.Error {
-	sd := protocol.AuditSide(side)
-	if sd != protocol.AuditInput && sd != protocol.AuditOutput {
+	sd := auditmsg.AuditSide(side)
+	if sd != auditmsg.AuditInput && sd != auditmsg.AuditOutput {
 		return protocol.Errorf(protocol.CodeNotFound, "no such side")
 	}
 	s.mu.Lock()
@@ -123,7 +124,7 @@ func (s *Service) Receive(w http.ResponseWriter, r *http.Request, peer protocol.
 		return e
 	}
 	s.mu.Lock()
-	if sd == protocol.AuditInput {
+	if sd == auditmsg.AuditInput {
 		j.in = frames
 	} else {
 		j.out = frames
@@ -149,11 +150,11 @@ func (s *Service) run(ctx context.Context, j *job) {
 		return
 	}
 	s.log.Info("Audit done", "audit", string(j.t.Audit), "rows", m.Rows, "median", m.Median, "max", m.Max)
-	s.o.Tell(protocol.MsgAuditResult, protocol.AuditResult{Audit: j.t.Audit, Measures: m})
+	s.o.Tell(auditmsg.MsgAuditResult, auditmsg.AuditResult{Audit: j.t.Audit, Measures: m})
 }
 
 // measure waits for both sides and re-executes.
-func (s *Service) measure(j *job) (*protocol.AuditMeasures, error) {
+func (s *Service) measure(j *job) (*auditmsg.AuditMeasures, error) {
 	timer := time.NewTimer(s.o.Patience)
 	defer timer.Stop()
 	for range 2 {
@@ -197,7 +198,7 @@ func (s *Service) measure(j *job) (*protocol.AuditMeasures, error) {
 	}
 	m.Proven = min(signed, n)
 	c := j.capab
-	m.Class = protocol.AuditClass{Threads: c.Threads, CPU: c.CPUVariant, Llama: c.Build.Llama, Engine: s.o.Engine}
+	m.Class = auditmsg.AuditClass{Threads: c.Threads, CPU: c.CPUVariant, Llama: c.Build.Llama, Engine: s.o.Engine}
 	return m, nil
 }
 
@@ -233,15 +234,15 @@ func chunks(in []*protocol.Frame, n, most int) []int {
 }
 
 // reexecute runs the chunks in a session of its own and compares each row.
-func reexecute(ctx context.Context, j *job, sizes []int, in, out *rows, n int) (*protocol.AuditMeasures, error) {
+func reexecute(ctx context.Context, j *job, sizes []int, in, out *rows, n int) (*auditmsg.AuditMeasures, error) {
 	st, err := j.stage.Open(ctx, seam.StageOpen{Session: protocol.NewSessionID(), Use: j.t.Use, Context: n})
 	if err != nil {
 		return nil, err
 	}
 	defer st.Close() // it says when the memory is free; a stage that does not free it is found by its owner
-	basis := protocol.AuditContribution
+	basis := auditmsg.AuditContribution
 	if in.hidden == nil {
-		basis = protocol.AuditWhole
+		basis = auditmsg.AuditWhole
 	}
 	m := newMeter(basis)
 	at := 0

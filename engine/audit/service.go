@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/engine/seam"
 )
 
 // Sender brings kept frames to an auditor; *seamclient.Client is one.
 type Sender interface {
-	SendAudit(ctx context.Context, to protocol.Peer, audit protocol.AuditID, side protocol.AuditSide, frames []*protocol.Frame) error
+	SendAudit(ctx context.Context, to protocol.Peer, audit auditmsg.AuditID, side auditmsg.AuditSide, frames []*protocol.Frame) error
 }
 
 // Options configure a Service. Node, TrackerKey, Sender and Tell are required.
@@ -42,7 +43,7 @@ type Service struct {
 	o      Options
 	log    *slog.Logger
 	keeper *Keeper
-	sends  chan *protocol.AuditSend
+	sends  chan *auditmsg.AuditSend
 	runs   chan *job
 
 	mu     sync.Mutex // guards below
@@ -67,7 +68,7 @@ func New(o Options) *Service {
 	if o.Patience <= 0 {
 		o.Patience = time.Minute
 	}
-	return &Service{o: o, log: o.Logger, keeper: NewKeeper(o.Now), sends: make(chan *protocol.AuditSend, maxSends), runs: make(chan *job, 1)}
+	return &Service{o: o, log: o.Logger, keeper: NewKeeper(o.Now), sends: make(chan *auditmsg.AuditSend, maxSends), runs: make(chan *job, 1)}
 }
 
 // Keeper is where frames pass by; it lives as long as the service.
@@ -107,20 +108,20 @@ func (s *Service) Run(ctx context.Context) {
 // well formed.
 func (s *Service) Handle(e *protocol.Envelope) (bool, error) {
 	switch e.Kind {
-	case protocol.MsgAuditKeep:
-		k, err := protocol.Unpack[protocol.AuditKeep](e)
+	case auditmsg.MsgAuditKeep:
+		k, err := protocol.Unpack[auditmsg.AuditKeep](e)
 		if err != nil {
 			return true, err
 		}
 		return true, s.keeper.Want(*k)
-	case protocol.MsgAuditSend:
-		o, err := protocol.Unpack[protocol.AuditSend](e)
+	case auditmsg.MsgAuditSend:
+		o, err := protocol.Unpack[auditmsg.AuditSend](e)
 		if err != nil {
 			return true, err
 		}
 		return true, s.takeSend(o)
-	case protocol.MsgAuditRun:
-		o, err := protocol.Unpack[protocol.AuditRun](e)
+	case auditmsg.MsgAuditRun:
+		o, err := protocol.Unpack[auditmsg.AuditRun](e)
 		if err != nil {
 			return true, err
 		}
@@ -130,22 +131,22 @@ func (s *Service) Handle(e *protocol.Envelope) (bool, error) {
 }
 
 // verify checks a ticket that came with an order.
-func (s *Service) verify(t *protocol.SignedAuditTicket) (*protocol.AuditTicket, error) {
+func (s *Service) verify(t *auditmsg.SignedAuditTicket) (*auditmsg.AuditTicket, error) {
 	if t == nil {
 		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "an audit order without a ticket")
 	}
 	return t.Verify(s.o.TrackerKey(), s.o.Now())
 }
 
-func (s *Service) failed(audit protocol.AuditID, err error) {
+func (s *Service) failed(audit auditmsg.AuditID, err error) {
 	e := protocol.AsError(err)
 	s.log.Info("Audit failed", "audit", string(audit), "code", string(e.Code), "reason", e.Message)
-	s.o.Tell(protocol.MsgAuditResult, protocol.AuditResult{Audit: audit, Error: e})
+	s.o.Tell(auditmsg.MsgAuditResult, auditmsg.AuditResult{Audit: audit, Error: e})
 }
 
 // takeSend checks an order to send. Without a good ticket nothing is taken out
 // of the keeper, so a wrong order costs nothing.
-func (s *Service) takeSend(o *protocol.AuditSend) error {
+func (s *Service) takeSend(o *auditmsg.AuditSend) error {
 	t, err := s.checkSend(o)
 	if err != nil {
 		return err
@@ -158,12 +159,12 @@ func (s *Service) takeSend(o *protocol.AuditSend) error {
 	return nil
 }
 
-func (s *Service) checkSend(o *protocol.AuditSend) (*protocol.AuditTicket, error) {
+func (s *Service) checkSend(o *auditmsg.AuditSend) (*auditmsg.AuditTicket, error) {
 	t, err := s.verify(o.Ticket)
 	if err != nil {
 		return nil, err
 	}
-	if o.Side != protocol.AuditInput && o.Side != protocol.AuditOutput {
+	if o.Side != auditmsg.AuditInput && o.Side != auditmsg.AuditOutput {
 		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "audit side %.32q", string(o.Side))
 	}
 	if t.Keeper(o.Side) != s.o.Node {
@@ -173,7 +174,7 @@ func (s *Service) checkSend(o *protocol.AuditSend) (*protocol.AuditTicket, error
 }
 
 // send carries out an order; the ticket may have ended while it waited.
-func (s *Service) send(ctx context.Context, o *protocol.AuditSend) {
+func (s *Service) send(ctx context.Context, o *auditmsg.AuditSend) {
 	t, err := s.checkSend(o)
 	if err != nil {
 		s.log.Info("Audit order dropped", "reason", err)

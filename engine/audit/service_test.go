@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/engine/seam"
 	"neuron/engine/seam/seamclient"
 	"neuron/engine/seam/seamtest"
@@ -115,10 +116,10 @@ func (w *world) party(wait time.Duration, auditor bool) *party {
 }
 
 // ticket is a good one, which change may spoil before it is signed.
-func (w *world) ticket(change func(*protocol.AuditTicket)) *protocol.SignedAuditTicket {
+func (w *world) ticket(change func(*auditmsg.AuditTicket)) *auditmsg.SignedAuditTicket {
 	w.t.Helper()
-	x := &protocol.AuditTicket{
-		Version: protocol.Version, Audit: protocol.NewAuditID(), Session: w.session, Model: seamtest.Model, Layers: seamtest.Layers,
+	x := &auditmsg.AuditTicket{
+		Version: protocol.Version, Audit: auditmsg.NewAuditID(), Session: w.session, Model: seamtest.Model, Layers: seamtest.Layers,
 		Use: protocol.Range{First: 4, Last: 8}, Build: protocol.Build{Protocol: protocol.Version, Llama: seamtest.LlamaVersion}, Rows: 512,
 		Input: w.input.id.ID(), Output: w.output.id.ID(), Auditor: protocol.Peer{Node: w.auditor.id.ID(), Addr: w.auditor.addr},
 		Expires: time.Now().Add(time.Minute),
@@ -126,7 +127,7 @@ func (w *world) ticket(change func(*protocol.AuditTicket)) *protocol.SignedAudit
 	if change != nil {
 		change(x)
 	}
-	s, err := protocol.SignAuditTicket(x, w.tracker)
+	s, err := auditmsg.SignAuditTicket(x, w.tracker)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func expect[T any](t *testing.T, p *party, kind protocol.MessageKind) *T {
 
 func failure(t *testing.T, p *party, code protocol.Code) {
 	t.Helper()
-	r := expect[protocol.AuditResult](t, p, protocol.MsgAuditResult)
+	r := expect[auditmsg.AuditResult](t, p, auditmsg.MsgAuditResult)
 	if r.Error == nil || r.Error.Code != code {
 		t.Fatalf("%+v %v, want %s", r.Measures, r.Error, code)
 	}
@@ -183,8 +184,8 @@ func sessionRows(add float32) []*protocol.Frame {
 // keepAll makes both keepers keep the session; claimed changes the output.
 func (w *world) keepAll(claimed func([]*protocol.Frame)) (in, out []*protocol.Frame) {
 	w.t.Helper()
-	for p, side := range map[*party]protocol.AuditSide{w.input: protocol.AuditInput, w.output: protocol.AuditOutput} {
-		if err := order(w.t, p, protocol.MsgAuditKeep, keep(w.session, side, 512, 600)); err != nil {
+	for p, side := range map[*party]auditmsg.AuditSide{w.input: auditmsg.AuditInput, w.output: auditmsg.AuditOutput} {
+		if err := order(w.t, p, auditmsg.MsgAuditKeep, keep(w.session, side, 512, 600)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -202,27 +203,27 @@ func (w *world) keepAll(claimed func([]*protocol.Frame)) (in, out []*protocol.Fr
 }
 
 // begin orders the re-execution and waits for the auditor.
-func (w *world) begin(ticket *protocol.SignedAuditTicket, receipts ...[]byte) {
+func (w *world) begin(ticket *auditmsg.SignedAuditTicket, receipts ...[]byte) {
 	w.t.Helper()
-	if err := order(w.t, w.auditor, protocol.MsgAuditRun, protocol.AuditRun{Ticket: ticket, Receipts: receipts}); err != nil {
+	if err := order(w.t, w.auditor, auditmsg.MsgAuditRun, auditmsg.AuditRun{Ticket: ticket, Receipts: receipts}); err != nil {
 		w.t.Fatal(err)
 	}
-	expect[protocol.AuditReady](w.t, w.auditor, protocol.MsgAuditReady)
+	expect[auditmsg.AuditReady](w.t, w.auditor, auditmsg.MsgAuditReady)
 }
 
-func (w *world) sendBoth(ticket *protocol.SignedAuditTicket) {
+func (w *world) sendBoth(ticket *auditmsg.SignedAuditTicket) {
 	w.t.Helper()
-	if err := order(w.t, w.input, protocol.MsgAuditSend, protocol.AuditSend{Ticket: ticket, Side: protocol.AuditInput}); err != nil {
+	if err := order(w.t, w.input, auditmsg.MsgAuditSend, auditmsg.AuditSend{Ticket: ticket, Side: auditmsg.AuditInput}); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := order(w.t, w.output, protocol.MsgAuditSend, protocol.AuditSend{Ticket: ticket, Side: protocol.AuditOutput}); err != nil {
+	if err := order(w.t, w.output, auditmsg.MsgAuditSend, auditmsg.AuditSend{Ticket: ticket, Side: auditmsg.AuditOutput}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) measures() *protocol.AuditMeasures {
+func (w *world) measures() *auditmsg.AuditMeasures {
 	w.t.Helper()
-	r := expect[protocol.AuditResult](w.t, w.auditor, protocol.MsgAuditResult)
+	r := expect[auditmsg.AuditResult](w.t, w.auditor, auditmsg.MsgAuditResult)
 	if r.Error != nil {
 		w.t.Fatal(r.Error)
 	}
@@ -269,7 +270,7 @@ func TestHonest(t *testing.T) {
 	w.begin(ticket, w.receipt(0, in[:1], out[:1]), w.receipt(1, in[1:], out[1:]))
 	w.sendBoth(ticket)
 	m := w.measures()
-	if m.Rows != 42 || m.Proven != 42 || m.Exact != 42 || m.Max != 0 || m.Basis != protocol.AuditContribution || m.Class.Threads != 1 || m.Class.Engine != "test" {
+	if m.Rows != 42 || m.Proven != 42 || m.Exact != 42 || m.Max != 0 || m.Basis != auditmsg.AuditContribution || m.Class.Threads != 1 || m.Class.Engine != "test" {
 		t.Errorf("%+v", m)
 	}
 	size(t, w.input.svc.Keeper(), 0, 0)
@@ -291,10 +292,10 @@ func TestHonest(t *testing.T) {
 func TestSides(t *testing.T) {
 	w := newWorld(t, patience)
 	w.keepAll(nil)
-	if _, err := w.output.svc.Keeper().Take(w.session, protocol.AuditOutput); err != nil {
+	if _, err := w.output.svc.Keeper().Take(w.session, auditmsg.AuditOutput); err != nil {
 		t.Fatal(err)
 	}
-	want(t, w.output.svc.Keeper(), keep(w.session, protocol.AuditOutput, 512, 600))
+	want(t, w.output.svc.Keeper(), keep(w.session, auditmsg.AuditOutput, 512, 600))
 	w.output.svc.Keeper().Received(w.session, sessionRows(1)[0])
 	ticket := w.ticket(nil)
 	w.begin(ticket)
@@ -317,7 +318,7 @@ func TestReceiptsThatDoNotFit(t *testing.T) {
 		ticket := w.ticket(nil)
 		w.begin(ticket, raw)
 		w.sendBoth(ticket)
-		r := expect[protocol.AuditResult](t, w.auditor, protocol.MsgAuditResult)
+		r := expect[auditmsg.AuditResult](t, w.auditor, auditmsg.MsgAuditResult)
 		if r.Error == nil || r.Error.Code != protocol.CodeReceiptConflict {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -350,29 +351,29 @@ func TestWrongTickets(t *testing.T) {
 	changed.Ticket = []byte(strings.Replace(string(changed.Ticket), w.auditor.addr, "203.0.113.9:1234", 1))
 	for name, x := range map[string]struct {
 		code   protocol.Code
-		ticket *protocol.SignedAuditTicket
-		side   protocol.AuditSide
+		ticket *auditmsg.SignedAuditTicket
+		side   auditmsg.AuditSide
 	}{
-		"none":            {protocol.CodeInvalidRequest, nil, protocol.AuditInput},
-		"another tracker": {protocol.CodeUnauthorized, stranger, protocol.AuditInput},
-		"changed":         {protocol.CodeUnauthorized, changed, protocol.AuditInput},
-		"expired":         {protocol.CodeForbidden, w.ticket(func(x *protocol.AuditTicket) { x.Expires = time.Now().Add(-time.Second) }), protocol.AuditInput},
-		"another keeper":  {protocol.CodeForbidden, w.ticket(func(x *protocol.AuditTicket) { x.Input = w.other.id.ID() }), protocol.AuditInput},
-		"the other side":  {protocol.CodeForbidden, w.ticket(nil), protocol.AuditOutput},
+		"none":            {protocol.CodeInvalidRequest, nil, auditmsg.AuditInput},
+		"another tracker": {protocol.CodeUnauthorized, stranger, auditmsg.AuditInput},
+		"changed":         {protocol.CodeUnauthorized, changed, auditmsg.AuditInput},
+		"expired":         {protocol.CodeForbidden, w.ticket(func(x *auditmsg.AuditTicket) { x.Expires = time.Now().Add(-time.Second) }), auditmsg.AuditInput},
+		"another keeper":  {protocol.CodeForbidden, w.ticket(func(x *auditmsg.AuditTicket) { x.Input = w.other.id.ID() }), auditmsg.AuditInput},
+		"the other side":  {protocol.CodeForbidden, w.ticket(nil), auditmsg.AuditOutput},
 		"no side":         {protocol.CodeInvalidRequest, w.ticket(nil), "all"},
 	} {
-		if err := order(t, w.input, protocol.MsgAuditSend, protocol.AuditSend{Ticket: x.ticket, Side: x.side}); !isCode(err, x.code) {
+		if err := order(t, w.input, auditmsg.MsgAuditSend, auditmsg.AuditSend{Ticket: x.ticket, Side: x.side}); !isCode(err, x.code) {
 			t.Errorf("%s: %v, want %s", name, err, x.code)
 		}
 	}
 	for name, x := range map[string]struct {
 		code   protocol.Code
-		ticket *protocol.SignedAuditTicket
+		ticket *auditmsg.SignedAuditTicket
 	}{
 		"another tracker": {protocol.CodeUnauthorized, stranger},
-		"another auditor": {protocol.CodeForbidden, w.ticket(func(x *protocol.AuditTicket) { x.Auditor.Node = w.other.id.ID() })},
+		"another auditor": {protocol.CodeForbidden, w.ticket(func(x *auditmsg.AuditTicket) { x.Auditor.Node = w.other.id.ID() })},
 	} {
-		if err := order(t, w.auditor, protocol.MsgAuditRun, protocol.AuditRun{Ticket: x.ticket}); !isCode(err, x.code) {
+		if err := order(t, w.auditor, auditmsg.MsgAuditRun, auditmsg.AuditRun{Ticket: x.ticket}); !isCode(err, x.code) {
 			t.Errorf("run, %s: %v, want %s", name, err, x.code)
 		}
 	}
@@ -384,7 +385,7 @@ func TestWrongTickets(t *testing.T) {
 	}
 	// A ticket that ends while the order waits is checked again.
 	late := w.ticket(nil)
-	w.input.svc.send(t.Context(), &protocol.AuditSend{Ticket: late, Side: protocol.AuditOutput})
+	w.input.svc.send(t.Context(), &auditmsg.AuditSend{Ticket: late, Side: auditmsg.AuditOutput})
 	if _, after := w.input.svc.Keeper().Size(); after != before {
 		t.Error("a waiting order was carried out without a check")
 	}
@@ -394,24 +395,24 @@ func TestWrongTickets(t *testing.T) {
 // and not more than was asked for. What comes wrong ends the audit.
 func TestStrangers(t *testing.T) {
 	w := newWorld(t, patience)
-	send := func(p *party, audit protocol.AuditID, side protocol.AuditSide, frames []*protocol.Frame) error {
+	send := func(p *party, audit auditmsg.AuditID, side auditmsg.AuditSide, frames []*protocol.Frame) error {
 		return p.client.SendAudit(t.Context(), protocol.Peer{Node: w.auditor.id.ID(), Addr: w.auditor.addr}, audit, side, frames)
 	}
-	var id protocol.AuditID
+	var id auditmsg.AuditID
 	open := func(rows int) {
-		w.begin(w.ticket(func(x *protocol.AuditTicket) { x.Rows = rows; id = x.Audit }))
+		w.begin(w.ticket(func(x *auditmsg.AuditTicket) { x.Rows = rows; id = x.Audit }))
 	}
-	wantCode(t, send(w.input, protocol.NewAuditID(), protocol.AuditInput, sessionRows(0)), protocol.CodeNotFound)
-	wantCode(t, w.input.client.SendAudit(t.Context(), protocol.Peer{Node: w.other.id.ID(), Addr: w.other.addr}, protocol.NewAuditID(), protocol.AuditInput, nil), protocol.CodeNotFound)
+	wantCode(t, send(w.input, auditmsg.NewAuditID(), auditmsg.AuditInput, sessionRows(0)), protocol.CodeNotFound)
+	wantCode(t, w.input.client.SendAudit(t.Context(), protocol.Peer{Node: w.other.id.ID(), Addr: w.other.addr}, auditmsg.NewAuditID(), auditmsg.AuditInput, nil), protocol.CodeNotFound)
 	open(512)
-	wantCode(t, send(w.other, id, protocol.AuditInput, sessionRows(0)), protocol.CodeForbidden)
-	wantCode(t, send(w.input, id, protocol.AuditOutput, sessionRows(1)), protocol.CodeForbidden)
+	wantCode(t, send(w.other, id, auditmsg.AuditInput, sessionRows(0)), protocol.CodeForbidden)
+	wantCode(t, send(w.input, id, auditmsg.AuditOutput, sessionRows(1)), protocol.CodeForbidden)
 	wantCode(t, send(w.input, id, "both", sessionRows(1)), protocol.CodeNotFound)
-	if err := send(w.input, id, protocol.AuditInput, sessionRows(0)); err != nil {
+	if err := send(w.input, id, auditmsg.AuditInput, sessionRows(0)); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, send(w.input, id, protocol.AuditInput, sessionRows(0)), protocol.CodeConflict)
-	if err := send(w.output, id, protocol.AuditOutput, sessionRows(1)); err != nil {
+	wantCode(t, send(w.input, id, auditmsg.AuditInput, sessionRows(0)), protocol.CodeConflict)
+	if err := send(w.output, id, auditmsg.AuditOutput, sessionRows(1)); err != nil {
 		t.Fatal(err)
 	}
 	if m := w.measures(); m.Exact != 42 {
@@ -434,14 +435,14 @@ func TestStrangers(t *testing.T) {
 		"none at all": {512, "", protocol.CodeNotFound, nil},
 	} {
 		open(x.rows)
-		if err := send(w.input, id, protocol.AuditInput, sessionRows(0)[:1]); err != nil {
+		if err := send(w.input, id, auditmsg.AuditInput, sessionRows(0)[:1]); err != nil {
 			t.Fatal(name, err)
 		}
-		err := send(w.output, id, protocol.AuditOutput, x.frames)
+		err := send(w.output, id, auditmsg.AuditOutput, x.frames)
 		if x.code == "" && err != nil || x.code != "" && !isCode(err, x.code) {
 			t.Errorf("%s: %v, want %s", name, err, x.code)
 		}
-		r := expect[protocol.AuditResult](t, w.auditor, protocol.MsgAuditResult)
+		r := expect[auditmsg.AuditResult](t, w.auditor, auditmsg.MsgAuditResult)
 		if r.Error == nil || r.Error.Code != x.end {
 			t.Errorf("%s: ended with %+v, want %s", name, r, x.end)
 		}
@@ -451,8 +452,8 @@ func TestStrangers(t *testing.T) {
 // TestOversized sends a body that never ends: it is cut at the bound.
 func TestOversized(t *testing.T) {
 	w := newWorld(t, patience)
-	var id protocol.AuditID
-	w.begin(w.ticket(func(x *protocol.AuditTicket) { x.Rows = 4; id = x.Audit }))
+	var id auditmsg.AuditID
+	w.begin(w.ticket(func(x *auditmsg.AuditTicket) { x.Rows = 4; id = x.Audit }))
 	conf := w.output.id.ClientTLS(w.auditor.id.ID())
 	tr := &http.Transport{DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return (&tls.Dialer{Config: conf}).DialContext(ctx, network, addr)
@@ -520,8 +521,8 @@ func TestSilence(t *testing.T) {
 	}
 	defer l.Close()
 	w.keepAll(nil)
-	ticket := w.ticket(func(x *protocol.AuditTicket) { x.Auditor.Addr = l.Addr().String() })
-	if err := order(t, w.input, protocol.MsgAuditSend, protocol.AuditSend{Ticket: ticket, Side: protocol.AuditInput}); err != nil {
+	ticket := w.ticket(func(x *auditmsg.AuditTicket) { x.Auditor.Addr = l.Addr().String() })
+	if err := order(t, w.input, auditmsg.MsgAuditSend, auditmsg.AuditSend{Ticket: ticket, Side: auditmsg.AuditInput}); err != nil {
 		t.Fatal(err)
 	}
 	failure(t, w.input, protocol.CodeTimeout)
@@ -545,7 +546,7 @@ func TestYields(t *testing.T) {
 	defer release()
 	ticket := w.ticket(nil)
 	w.begin(ticket)
-	if err := order(t, w.auditor, protocol.MsgAuditRun, protocol.AuditRun{Ticket: w.ticket(nil)}); err != nil {
+	if err := order(t, w.auditor, auditmsg.MsgAuditRun, auditmsg.AuditRun{Ticket: w.ticket(nil)}); err != nil {
 		t.Fatal(err)
 	}
 	failure(t, w.auditor, protocol.CodeRateLimited)
@@ -562,7 +563,7 @@ func TestYields(t *testing.T) {
 		t.Fatalf("the session that pays: %v", err)
 	}
 	failure(t, w.auditor, protocol.CodeHostBusy)
-	if err := order(t, w.auditor, protocol.MsgAuditRun, protocol.AuditRun{Ticket: w.ticket(nil)}); err != nil {
+	if err := order(t, w.auditor, auditmsg.MsgAuditRun, auditmsg.AuditRun{Ticket: w.ticket(nil)}); err != nil {
 		t.Fatal(err)
 	}
 	failure(t, w.auditor, protocol.CodeHostBusy)
@@ -579,35 +580,35 @@ func TestRefusals(t *testing.T) {
 	w := newWorld(t, patience)
 	for name, x := range map[string]struct {
 		code   protocol.Code
-		change func(*protocol.AuditTicket)
+		change func(*auditmsg.AuditTicket)
 	}{
-		"model":   {protocol.CodeModelUnknown, func(x *protocol.AuditTicket) { x.Model = protocol.ModelID(strings.Repeat("a", 64)) }},
-		"build":   {protocol.CodeBuildMismatch, func(x *protocol.AuditTicket) { x.Build.Llama = "other" }},
-		"entry":   {protocol.CodeRangeInvalid, func(x *protocol.AuditTicket) { x.Use.First = 5 }},
-		"exit":    {protocol.CodeRangeInvalid, func(x *protocol.AuditTicket) { x.Use.Last = 9 }},
-		"context": {protocol.CodeContextExceeded, func(x *protocol.AuditTicket) { x.Rows = protocol.MaxAuditRows }},
+		"model":   {protocol.CodeModelUnknown, func(x *auditmsg.AuditTicket) { x.Model = protocol.ModelID(strings.Repeat("a", 64)) }},
+		"build":   {protocol.CodeBuildMismatch, func(x *auditmsg.AuditTicket) { x.Build.Llama = "other" }},
+		"entry":   {protocol.CodeRangeInvalid, func(x *auditmsg.AuditTicket) { x.Use.First = 5 }},
+		"exit":    {protocol.CodeRangeInvalid, func(x *auditmsg.AuditTicket) { x.Use.Last = 9 }},
+		"context": {protocol.CodeContextExceeded, func(x *auditmsg.AuditTicket) { x.Rows = auditmsg.MaxAuditRows }},
 	} {
-		if name == "context" && seamtest.MaxContext >= protocol.MaxAuditRows {
+		if name == "context" && seamtest.MaxContext >= auditmsg.MaxAuditRows {
 			continue
 		}
-		if err := order(t, w.auditor, protocol.MsgAuditRun, protocol.AuditRun{Ticket: w.ticket(x.change)}); err != nil {
+		if err := order(t, w.auditor, auditmsg.MsgAuditRun, auditmsg.AuditRun{Ticket: w.ticket(x.change)}); err != nil {
 			t.Fatal(name, err)
 		}
-		r := expect[protocol.AuditResult](t, w.auditor, protocol.MsgAuditResult)
+		r := expect[auditmsg.AuditResult](t, w.auditor, auditmsg.MsgAuditResult)
 		if r.Error == nil || r.Error.Code != x.code {
 			t.Errorf("%s: %+v, want %s", name, r, x.code)
 		}
 	}
 	// A gateway re-executes nothing.
-	mine := w.ticket(func(x *protocol.AuditTicket) { x.Auditor.Node = w.other.id.ID() })
-	if err := order(t, w.other, protocol.MsgAuditRun, protocol.AuditRun{Ticket: mine}); err != nil {
+	mine := w.ticket(func(x *auditmsg.AuditTicket) { x.Auditor.Node = w.other.id.ID() })
+	if err := order(t, w.other, auditmsg.MsgAuditRun, auditmsg.AuditRun{Ticket: mine}); err != nil {
 		t.Fatal(err)
 	}
 	failure(t, w.other, protocol.CodeUnsupported)
 	if known, _ := w.other.svc.Handle(&protocol.Envelope{Kind: protocol.MsgPeers}); known {
 		t.Error("peers are not of this package")
 	}
-	for _, kind := range []protocol.MessageKind{protocol.MsgAuditKeep, protocol.MsgAuditRun, protocol.MsgAuditSend} {
+	for _, kind := range []protocol.MessageKind{auditmsg.MsgAuditKeep, auditmsg.MsgAuditRun, auditmsg.MsgAuditSend} {
 		if known, err := w.other.svc.Handle(&protocol.Envelope{Kind: kind, Body: []byte(`[1]`)}); !known || !isCode(err, protocol.CodeInvalidRequest) {
 			t.Errorf("%s: %v, %v", kind, known, err)
 		}

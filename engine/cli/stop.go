@@ -20,8 +20,9 @@ func stopCommand() *cobra.Command {
 		Use:   "stop",
 		Short: "Stop the engine of this computer in order",
 		Long: "Stop the engine of --data in order: its sessions end with a reason and the tracker\n" +
-			"hears of it; a desktop engine finishes them first, for half a minute at most. Returns\n" +
-			"when the engine has given up its data folder.",
+			"hears of it; a desktop engine finishes them and the answers of its gateway first, for\n" +
+			"a minute at most; asked again it ends at once. Returns when the engine has given up\n" +
+			"its data folder.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := localapi.Dial(data)
@@ -39,6 +40,6 @@ func stopCommand() *cobra.Command {
 		},
 	}
 	dataFlag(c, &data, "data folder of the engine")
-	c.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for its end")
+	c.Flags().DurationVar(&wait, "wait", 75*time.Second, "how long to wait for its end")
 	return c
 }

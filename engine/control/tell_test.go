@@ -6,6 +6,7 @@ import (
 	"neuron/engine/control"
 	"neuron/engine/control/controltest"
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // TestOtherKinds: kinds that this package does not know go to whoever takes
@@ -15,30 +16,30 @@ func TestOtherKinds(t *testing.T) {
 	tr := controltest.New(t)
 	got := make(chan *protocol.Envelope, 4)
 	c, _, _ := start(t, control.Options{URL: tr.URL(), Role: protocol.RoleNode, OnOther: func(e *protocol.Envelope) (bool, error) {
-		if e.Kind != protocol.MsgAuditKeep {
+		if e.Kind != auditmsg.MsgAuditKeep {
 			return false, nil
 		}
 		got <- e
-		k, err := protocol.Unpack[protocol.AuditKeep](e)
+		k, err := protocol.Unpack[auditmsg.AuditKeep](e)
 		if err == nil {
 			err = k.Check()
 		}
 		return true, err
 	}})
-	if c.Tell(protocol.MsgAuditReady, protocol.AuditReady{}) && !c.Connected() {
+	if c.Tell(auditmsg.MsgAuditReady, auditmsg.AuditReady{}) && !c.Connected() {
 		t.Error("a message was sent without a connection")
 	}
 	eventually(t, "connection", c.Connected)
-	tr.Send(protocol.MsgAuditKeep, protocol.AuditKeep{Session: protocol.NewSessionID(), Side: protocol.AuditInput, Rows: 1, Seconds: 1})
+	tr.Send(auditmsg.MsgAuditKeep, auditmsg.AuditKeep{Session: protocol.NewSessionID(), Side: auditmsg.AuditInput, Rows: 1, Seconds: 1})
 	<-got
-	tr.Send(protocol.MsgAuditKeep, protocol.AuditKeep{})
+	tr.Send(auditmsg.MsgAuditKeep, auditmsg.AuditKeep{})
 	<-got
-	tr.Send(protocol.MsgAuditRun, protocol.AuditRun{})
+	tr.Send(auditmsg.MsgAuditRun, auditmsg.AuditRun{})
 	r := tr.Wait(t, "complaints", func(r controltest.Record) bool { return len(r.Errors) == 2 })
 	if r.Errors[0].Code != protocol.CodeInvalidRequest || r.Errors[1].Code != protocol.CodeUnknownMessage {
 		t.Errorf("complaints %v", r.Errors)
 	}
-	if c.Tell(protocol.MsgAuditReady, make(chan int)) {
+	if c.Tell(auditmsg.MsgAuditReady, make(chan int)) {
 		t.Error("a message that cannot be encoded was sent")
 	}
 	// What is told arrives: this tracker answers kinds that it does not know.

@@ -114,6 +114,8 @@ type Engine struct {
 	holdErr   *protocol.Error // why it does not
 	decision  policy.Decision
 	ending    bool
+	asked     time.Time // when the end was asked for first
+	hurry     bool      // it was asked for again
 }
 
 // New takes the data folder and opens the local API; nothing else runs yet. The

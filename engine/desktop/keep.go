@@ -31,6 +31,7 @@ func (e *Engine) keep(ctx context.Context, stop func()) {
 		select {
 		case <-timer.C:
 		case <-changed:
+		case <-k.answers:
 		case <-e.poke:
 			pause := time.NewTimer(min(wait, lookPause))
 			select {
@@ -56,6 +57,9 @@ type keeper struct {
 	awake   bool
 	since   time.Time // when work was last allowed
 	sent    map[protocol.ModelID]moved
+	// answers is closed when the answers have ended that the end waits for; nil
+	// while it waits for none.
+	answers <-chan struct{}
 }
 
 // applied is what a node was told.
@@ -71,8 +75,13 @@ type applied struct {
 func (k *keeper) decide(ctx context.Context, s policy.Settings) time.Duration {
 	e := k.e
 	e.mu.Lock()
-	was, node := e.decision, e.node
+	was, node, gateway := e.decision, e.node, e.gateway
+	hurry := e.hurry
 	e.mu.Unlock()
+	if hurry {
+		k.stop()
+		return 0
+	}
 	needs := was.Needs(s, e.o.Now())
 	e.system.Lock()
 	system := e.o.System.Read(ctx, needs)
@@ -96,15 +105,20 @@ func (k *keeper) decide(ctx context.Context, s policy.Settings) time.Duration {
 		e.hw.again()
 	}
 	k.apply(ctx, s, d, node, now, sessions)
-	if _, ending := own[protocol.SharingStopping]; ending && (sessions == 0 || !d.EndBy.IsZero() && !now.Before(d.EndBy)) {
-		k.stop()
-		return 0
+	if _, ending := own[protocol.SharingStopping]; ending {
+		k.answers = answering(gateway)
+		over := !now.Before(d.StopBy)
+		served := sessions == 0 || over || !d.EndBy.IsZero() && !now.Before(d.EndBy)
+		if served && (k.answers == nil || over) {
+			k.stop()
+			return 0
+		}
 	}
 	wait := policy.LookEvery
-	if d.Needs(s, now).Fast || sessions > 0 {
+	if d.Needs(s, now).Fast || sessions > 0 || k.answers != nil {
 		wait = fastLook
 	}
-	for _, at := range []time.Time{d.EndBy, d.Until} {
+	for _, at := range []time.Time{d.EndBy, d.StopBy, d.Until} {
 		if !at.IsZero() && at.After(now) {
 			wait = min(wait, at.Sub(now)+time.Millisecond)
 		}
@@ -115,6 +129,21 @@ func (k *keeper) decide(ctx context.Context, s policy.Settings) time.Duration {
 		}
 	}
 	return wait
+}
+
+// answering has the gateway take no request any more. The channel is closed when
+// its answers have ended; nil when they have.
+func answering(g *program.Gateway) <-chan struct{} {
+	if g == nil {
+		return nil
+	}
+	ended := g.Drain()
+	select {
+	case <-ended:
+		return nil
+	default:
+		return ended
+	}
 }
 
 // moved are a model's counters as they were seen last.

@@ -238,7 +238,11 @@ func (e *Engine) setGateway(g *program.Gateway) {
 	if g != nil {
 		e.gateErr = nil
 	}
+	ending := e.ending
 	e.mu.Unlock()
+	if ending && g != nil {
+		g.Drain()
+	}
 	e.changed()
 }
 

@@ -37,8 +37,14 @@ func (s *source) Status() localapi.Status {
 		out.Gateway = gateway.Endpoint().URL
 	}
 	e.mu.Lock()
-	decision, nodeErr, gateErr, holdErr := e.decision, e.nodeErr, e.gateErr, e.holdErr
+	decision, nodeErr, gateErr, holdErr, ending := e.decision, e.nodeErr, e.gateErr, e.holdErr, e.ending
 	e.mu.Unlock()
+	if ending {
+		out.Ending = &localapi.Ending{By: decision.StopBy}
+		if gateway != nil {
+			out.Ending.Answers = gateway.Answers()
+		}
+	}
 	out.Policy, out.Sharing = sharing(decision, now), set.Share
 	out.Work = e.work(s.Sessions())
 	add := func(sev localapi.Severity, err *protocol.Error) {
@@ -108,13 +114,28 @@ func (s *source) Sessions() []protocol.SessionState {
 	return nil
 }
 
-// Shutdown implements localapi.Source: no new sessions are taken, and the engine
-// stops when those that run have ended, or their grace has.
+// oneOrder is within what orders to end are one: tray and window may both give
+// it for one click.
+const oneOrder = time.Second
+
+// Shutdown implements localapi.Source: no new sessions and no requests are taken,
+// and the engine stops when those that run have ended, or their grace has. Asked
+// again it stops at once.
 func (s *source) Shutdown() {
 	e := (*Engine)(s)
+	now := e.o.Now()
 	e.mu.Lock()
-	e.ending = true
+	if e.ending && now.Sub(e.asked) >= oneOrder {
+		e.hurry = true
+	}
+	if !e.ending {
+		e.ending, e.asked = true, now
+	}
+	gateway := e.gateway
 	e.mu.Unlock()
+	if gateway != nil {
+		gateway.Drain()
+	}
 	e.nodeNews()
 }
 

@@ -32,6 +32,10 @@ func toBody(e *protocol.Error) errorBody {
 	return errorBody{a}
 }
 
+// retryStopping is Retry-After of a gateway that stops, in seconds: most are
+// started again, from newer files.
+const retryStopping = "10"
+
 // writeError answers with e and its status; status 0 takes the code's own.
 func writeError(w http.ResponseWriter, e *protocol.Error, status int) {
 	if status == 0 {
@@ -43,6 +47,9 @@ func writeError(w http.ResponseWriter, e *protocol.Error, status int) {
 			after = "1"
 		}
 		w.Header().Set("Retry-After", after)
+	}
+	if e.Code == protocol.CodeShutdown {
+		w.Header().Set("Retry-After", retryStopping)
 	}
 	if e.Code == protocol.CodeUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")

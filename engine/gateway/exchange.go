@@ -170,6 +170,8 @@ func (x *exchange) await(ctx context.Context, tk *admit.Ticket) *protocol.Error 
 		select {
 		case <-tk.Ready():
 			return nil
+		case <-x.g.drain.Refusing:
+			return errShutdown // it has not begun
 		case <-poll:
 		case <-ctx.Done():
 			return gone(ctx)

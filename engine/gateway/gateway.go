@@ -55,6 +55,7 @@ type Gateway struct {
 	o       Options
 	queue   *admit.Queue
 	clients []*admit.Client // constant
+	drain   *admit.Work
 	metrics *metrics
 	recent  *recent.Sessions
 	routes  http.Handler
@@ -89,7 +90,7 @@ func New(o Options) *Gateway {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	g := &Gateway{o: o, queue: admit.NewQueue(o.MaxConcurrent, o.MaxQueue, o.Now), recent: recent.New()}
+	g := &Gateway{o: o, queue: admit.NewQueue(o.MaxConcurrent, o.MaxQueue, o.Now), drain: admit.NewWork(), recent: recent.New()}
 	keys := o.Keys
 	if o.Key != "" {
 		keys = append([]admit.Key{{Name: "main", Secret: o.Key}}, keys...)
@@ -116,9 +117,9 @@ func (g *Gateway) newRoutes() http.Handler {
 	}
 	handle("GET", "/v1/models", g.listModels)
 	handle("GET", "/v1/models/{id...}", g.getModel)
-	handle("POST", "/v1/chat/completions", g.chatCompletions)
-	handle("POST", "/v1/completions", g.completions)
-	handle("POST", "/v1/embeddings", g.embeddings)
+	handle("POST", "/v1/chat/completions", g.work(g.chatCompletions))
+	handle("POST", "/v1/completions", g.work(g.completions))
+	handle("POST", "/v1/embeddings", g.work(g.embeddings))
 	handle("GET", "/v1/sessions", g.listSessions)
 	handle("GET", "/v1/sessions/watch", g.watchAll)
 	handle("GET", "/v1/sessions/{id}", g.getSession)
@@ -231,11 +232,15 @@ func (g *Gateway) Handler() http.Handler { return g }
 
 func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
 	running, waiting := g.queue.Counts()
+	status := "ok"
+	if _, refuses := g.drain.State(); refuses {
+		status = "stopping"
+	}
 	writeJSON(w, http.StatusOK, struct {
 		Status  string `json:"status"`
 		Running int    `json:"running"`
 		Waiting int    `json:"waiting"`
-	}{"ok", running, waiting})
+	}{status, running, waiting})
 }
 
 // readFields reads and parses a request body.

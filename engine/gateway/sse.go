@@ -3,89 +3,42 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
+	"neuron/engine/gateway/events"
 	"neuron/engine/gateway/logprob"
 	"neuron/engine/gateway/toolcall"
 	"neuron/engine/protocol"
 )
 
-// writeLimit is how long one write to a client may block; a client that does
-// not read for so long is gone.
-const writeLimit = 30 * time.Second
-
 // streamSink writes an answer as server-sent events.
 type streamSink struct {
-	w         http.ResponseWriter
-	rc        *http.ResponseController
-	j         *job
-	committed bool
-	roles     map[int]bool // chat answers whose role was sent
-	offsets   map[int]int  // code points of plain answers so far
+	out     *events.Writer
+	j       *job
+	roles   map[int]bool // chat answers whose role was sent
+	offsets map[int]int  // code points of plain answers so far
 }
 
 func newStreamSink(w http.ResponseWriter, j *job) *streamSink {
-	return &streamSink{w: w, rc: http.NewResponseController(w), j: j, roles: map[int]bool{}, offsets: map[int]int{}}
+	return &streamSink{out: events.New(w), j: j, roles: map[int]bool{}, offsets: map[int]int{}}
 }
 
 // commit sends the headers.
-func (s *streamSink) commit() error {
-	if s.committed {
-		return nil
-	}
-	s.committed = true
-	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	s.deadline()
-	s.w.WriteHeader(http.StatusOK)
-	return s.rc.Flush()
-}
-
-func (s *streamSink) deadline() {
-	// Not every ResponseWriter of a test can do it, all of net/http can.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(writeLimit))
-}
-
-func (s *streamSink) write(raw ...[]byte) error {
-	if err := s.commit(); err != nil {
-		return err
-	}
-	s.deadline()
-	var all []byte
-	for _, r := range raw {
-		all = append(all, r...)
-	}
-	if _, err := s.w.Write(all); err != nil {
-		return err
-	}
-	return s.rc.Flush()
-}
-
-func (s *streamSink) event(name string, v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if name != "" {
-		return s.write([]byte("event: "+name+"\ndata: "), raw, []byte("\n\n"))
-	}
-	return s.write([]byte("data: "), raw, []byte("\n\n"))
-}
+func (s *streamSink) commit() error { return s.out.Begin() }
 
 func (s *streamSink) begin(id protocol.SessionID) error {
-	if !s.committed {
-		s.w.Header().Set("X-Neuron-Session", string(id))
+	if h, ok := s.out.Header(); ok {
+		h.Set("X-Neuron-Session", string(id))
 		return nil
 	}
-	return s.write([]byte(": session " + string(id) + "\n\n"))
+	return s.out.Comment("session " + string(id))
 }
 
-func (s *streamSink) idle() error { return s.write([]byte(": keep-alive\n\n")) }
+func (s *streamSink) idle() error { return s.out.Comment("keep-alive") }
 
-func (s *streamSink) telemetry(t protocol.Telemetry) error { return s.event("neuron.telemetry", t) }
+func (s *streamSink) telemetry(t protocol.Telemetry) error {
+	return s.out.Event("neuron.telemetry", t)
+}
 
 func (s *streamSink) chunk(choice any) error {
 	object := "text_completion"
@@ -100,7 +53,7 @@ func (s *streamSink) chunk(choice any) error {
 		null := json.RawMessage("null")
 		c.Usage = &null
 	}
-	return s.event("", c)
+	return s.out.Event("", c)
 }
 
 // role sends the first delta of a chat answer once.
@@ -171,19 +124,18 @@ func (s *streamSink) done(u usage) error {
 			c.Object = "chat.completion.chunk"
 		}
 		c.Usage = usageJSON(u)
-		if err := s.event("", c); err != nil {
+		if err := s.out.Event("", c); err != nil {
 			return err
 		}
 	}
-	return s.write([]byte("data: [DONE]\n\n"))
+	return s.out.Data("[DONE]")
 }
 
 // fail ends the answer: a plain HTTP error as long as nothing was sent.
 func (s *streamSink) fail(e *protocol.Error) {
-	if !s.committed {
-		s.committed = true
-		writeError(s.w, e, 0)
+	if w, ok := s.out.Instead(); ok {
+		writeError(w, e, 0)
 		return
 	}
-	_ = s.event("", toBody(e)) // the client may be gone, which is no news
+	_ = s.out.Event("", toBody(e)) // the client may be gone, which is no news
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"neuron/engine/gateway/events"
 	"neuron/engine/protocol"
 )
 
@@ -107,7 +108,7 @@ func (g *Gateway) watch(w http.ResponseWriter, r *http.Request, id protocol.Sess
 		<-reading
 	}()
 	send := func(t protocol.Telemetry) error {
-		_ = conn.SetWriteDeadline(time.Now().Add(writeLimit))
+		_ = conn.SetWriteDeadline(time.Now().Add(events.Limit))
 		return conn.WriteJSON(t)
 	}
 	var seen uint64
@@ -135,7 +136,7 @@ func (g *Gateway) watch(w http.ResponseWriter, r *http.Request, id protocol.Sess
 				return
 			}
 		case <-ping.C:
-			if conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeLimit)) != nil {
+			if conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(events.Limit)) != nil {
 				return
 			}
 		case <-ctx.Done():

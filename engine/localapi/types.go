@@ -85,7 +85,9 @@ type Status struct {
 	// others; nil on engines without a desktop.
 	Policy *Sharing `json:"policy,omitempty"`
 	Work   *Work    `json:"work,omitempty"`
-	Shards []Shard  `json:"shards"`
+	// Ending is there while a desktop engine ends in order.
+	Ending *Ending `json:"ending,omitempty"`
+	Shards []Shard `json:"shards"`
 	// Transfers are the models that are fetched or seeded.
 	Transfers []Transfer `json:"transfers"`
 	// Swarm is the host:port where other nodes fetch from this one, "" when
@@ -101,6 +103,15 @@ type Status struct {
 	// for leaks; OpenFiles is 0 where the system does not tell.
 	Goroutines int `json:"goroutines"`
 	OpenFiles  int `json:"open_files"`
+}
+
+// Ending is an engine that was asked to end and finishes what runs.
+type Ending struct {
+	// Answers of its gateway that are under way; sessions of others are in Work.
+	Answers int `json:"answers"`
+	// By is when it ends what still runs; absent for the moment until it has
+	// looked.
+	By time.Time `json:"by,omitzero"`
 }
 
 // Receipts are figures of what this node signed, since it started; the fields

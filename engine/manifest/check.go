@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -230,17 +231,36 @@ func (t *Tensor) plausible() bool {
 }
 
 // fileName holds the names of a model that is cut to llama.cpp's way of writing
-// them. They become names of files in a shard folder: of a layer's file the
-// number, of any other tensor the whole name. So they may lead nowhere else,
+// them, in a model of so many layers. They become names of files in a shard
+// folder: of a layer's file the number, of any other tensor the whole name. So they may lead nowhere else,
 // collide with nothing on a system that ignores capitals, and be no other
 // file of that folder.
-func (t *Tensor) fileName() bool {
-	if t.Use == UseLayer {
+func (t *Tensor) fileName(layers int) bool {
+	switch t.Use {
+	case UseLayer:
 		return strings.HasPrefix(t.Name, fmt.Sprintf("blk.%d.", t.Layer)) && SafeName(t.Name)
+	case UseUnused:
+		n, ok := BlockOf(t.Name)
+		return ok && layers <= n && n < MaxLayers && SafeName(t.Name)
 	}
 	odd := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.' }
 	return !strings.HasPrefix(t.Name, "blk.") && SafeName(t.Name) && !strings.ContainsFunc(t.Name, odd) &&
 		(strings.HasSuffix(t.Name, ".weight") || strings.HasSuffix(t.Name, ".bias"))
+}
+
+// BlockOf is the block in a name like "blk.7.attn_q.weight", in llama.cpp's one
+// way of writing it.
+func BlockOf(name string) (int, bool) {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	if !ok {
+		return 0, false
+	}
+	digits, _, ok := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(digits)
+	if !ok || err != nil || n < 0 || strconv.Itoa(n) != digits {
+		return 0, false
+	}
+	return n, true
 }
 
 func (m *Manifest) checkUses() error {
@@ -253,11 +273,11 @@ func (m *Manifest) checkUses() error {
 			return bad("tensor %q has use %.20q in a model that is not cut", t.Name, string(t.Use))
 		case t.Use == UseLayer && (t.Layer < 0 || t.Layer >= m.Layers):
 			return bad("tensor %q belongs to layer %d of %d", t.Name, t.Layer, m.Layers)
-		case m.WholeOnly == "" && !t.fileName():
+		case m.WholeOnly == "" && !t.fileName(m.Layers):
 			return bad("tensor %q with use %s, layer %d, has a name that no such tensor has", t.Name, t.Use, t.Layer)
 		case t.Use == UseLayer:
 			layers[t.Layer]++
-		case !slices.Contains([]Use{UseHead, UseTail, UseEnds, UseAll}, t.Use):
+		case !slices.Contains([]Use{UseHead, UseTail, UseEnds, UseAll, UseUnused}, t.Use):
 			return bad("tensor %q has use %.20q", t.Name, string(t.Use))
 		case t.Layer != -1:
 			return bad("tensor %q has use %s and layer %d", t.Name, t.Use, t.Layer)

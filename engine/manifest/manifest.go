@@ -107,6 +107,10 @@ const (
 	UseTail  Use = "tail"  // the stage with the last layer
 	UseEnds  Use = "ends"  // head and tail (a tied embedding)
 	UseAll   Use = "all"   // every stage
+	// UseUnused: none. The tensor is of a block behind the last layer, which
+	// predicts further tokens; it is in the files and in the torrent, and no
+	// node fetches it, counts it or is paid for it.
+	UseUnused Use = "unused"
 )
 
 // Torrent says how the files lie in pieces: BEP 3 version 1, the files one

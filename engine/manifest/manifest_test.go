@@ -70,8 +70,11 @@ func (b *model) next(alignment uint64, header int64) *model {
 func (b *model) tensor(use manifest.Use, layer int, elements uint64) *model {
 	f := &b.m.Files[b.file]
 	name := fmt.Sprintf("t%d.weight", len(b.m.Tensors))
-	if use == manifest.UseLayer {
+	switch use {
+	case manifest.UseLayer:
 		name = fmt.Sprintf("blk.%d.%s", layer, name)
+	case manifest.UseUnused:
+		name = fmt.Sprintf("blk.%d.nextn.%s", b.m.Layers, name)
 	}
 	t := manifest.Tensor{
 		Name: name, Dims: []uint64{elements}, Type: 24, File: b.file, Offset: b.at, Bytes: int64(elements), Use: use, Layer: layer,
@@ -515,6 +518,20 @@ func TestTensorNamesThatBecomeFiles(t *testing.T) {
 	}
 }
 
+func TestBlockOf(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"blk.0.a": 0, "blk.17.attn_q.weight": 17, "blk.0.": 0} {
+		if n, ok := manifest.BlockOf(name); !ok || n != want {
+			t.Errorf("%q: %d, %v", name, n, ok)
+		}
+	}
+	for _, name := range []string{"", "blk", "blk.", "blk.1", "blk..a", "blk.-1.a", "blk.+1.a", "blk.01.a", "blk.x.a", "blk.99999999999999999999.a", "xblk.1.a"} {
+		if n, ok := manifest.BlockOf(name); ok {
+			t.Errorf("%q: %d", name, n)
+		}
+	}
+}
+
 func TestSafeName(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"m.gguf", "Qwen2.5-7B (Q4_K).gguf", ".hidden", "模型", "console.gguf", "com10", "a..b", strings.Repeat("a", 200)} {
@@ -550,6 +567,9 @@ func random(r *rand.Rand) *manifest.Manifest {
 	}
 	for range r.IntN(3) {
 		list = append(list, piece{manifest.UseAll, -1})
+	}
+	for range max(0, r.IntN(6)-3) {
+		list = append(list, piece{manifest.UseUnused, -1})
 	}
 	for i := range layers {
 		for range 1 + r.IntN(4) {
@@ -784,6 +804,62 @@ func TestCheckRange(t *testing.T) {
 	}
 }
 
+// TestUnused: what no stage uses is in files and torrent, and in no need and no
+// sum.
+func TestUnused(t *testing.T) {
+	t.Parallel()
+	build := func() *manifest.Manifest {
+		return newModel(2, 32, 320).tensor(manifest.UseEnds, -1, 100).tensor(manifest.UseUnused, -1, 40000).tensor(manifest.UseLayer, 0, 50).
+			tensor(manifest.UseUnused, -1, 33).tensor(manifest.UseLayer, 1, 60).tensor(manifest.UseUnused, -1, 50000).done(0)
+	}
+	m := build()
+	s, err := manifest.ParseSigned(sign(t, m).Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(m, s.Manifest); d != "" {
+		t.Error(d)
+	}
+	all := protocol.Range{Last: 2}
+	n, err := m.Need(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(n.Tensors, []int{0, 2, 4}) || n.Bytes != 420+50+60 || len(n.Extents) != 3 || n.WireBytes >= m.Size()-manifest.MinPieceLength {
+		t.Errorf("the whole model needs %+v of %d bytes", n, m.Size())
+	}
+	if w, layers, u := m.WeightBytes(all), m.LayerBytes(), m.UseBytes(manifest.UseUnused); w != 210 || !slices.Equal(layers, []int64{50, 60}) || u != 90033 {
+		t.Errorf("weights %d, layers %d, unused %d", w, layers, u)
+	}
+	for name, change := range map[string]func(x *manifest.Tensor){
+		"a layer's name":       func(x *manifest.Tensor) { x.Name = "blk.1.nextn.weight" },
+		"a shared name":        func(x *manifest.Tensor) { x.Name = "nextn.weight" },
+		"odd digits":           func(x *manifest.Tensor) { x.Name = "blk.02.nextn.weight" },
+		"a path":               func(x *manifest.Tensor) { x.Name = "blk.2./../x" },
+		"a block beyond":       func(x *manifest.Tensor) { x.Name = "blk.512.x.weight" },
+		"a layer":              func(x *manifest.Tensor) { x.Layer = 2 },
+		"a layer of the model": func(x *manifest.Tensor) { x.Layer = 1 },
+		"another use":          func(x *manifest.Tensor) { x.Use = "nextn" },
+	} {
+		m := build()
+		change(&m.Tensors[1])
+		if err := m.Check(); code(err) != protocol.CodeModelInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	m.WholeOnly, m.Cuts = "why", []int{}
+	for i := range m.Tensors {
+		m.Tensors[i].Use, m.Tensors[i].Layer = manifest.UseAll, -1
+	}
+	if err := m.Check(); err != nil {
+		t.Errorf("the form of earlier publishers: %v", err)
+	}
+	m.Tensors[1].Use = manifest.UseUnused
+	if err := m.Check(); code(err) != protocol.CodeModelInvalid {
+		t.Errorf("unused in a model that is not cut: %v", err)
+	}
+}
+
 func TestSums(t *testing.T) {
 	t.Parallel()
 	m := small()
@@ -827,7 +903,10 @@ func TestSums(t *testing.T) {
 }
 
 func FuzzParseSigned(f *testing.F) {
-	for _, m := range []*manifest.Manifest{small(), newModel(1, 32, 64).tensor(manifest.UseEnds, -1, 33).tensor(manifest.UseLayer, 0, 8).done(0)} {
+	for _, m := range []*manifest.Manifest{
+		small(), newModel(1, 32, 64).tensor(manifest.UseEnds, -1, 33).tensor(manifest.UseLayer, 0, 8).done(0),
+		newModel(1, 32, 64).tensor(manifest.UseEnds, -1, 33).tensor(manifest.UseUnused, -1, 9).tensor(manifest.UseLayer, 0, 8).done(0),
+	} {
 		body, err := manifest.Encode(m)
 		if err != nil {
 			f.Fatal(err)

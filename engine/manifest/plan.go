@@ -101,6 +101,8 @@ func (m *Manifest) NeededBy(t *Tensor, r protocol.Range) bool {
 		return tail
 	case UseEnds:
 		return head || tail
+	case UseUnused:
+		return false
 	}
 	return true
 }
@@ -120,7 +122,7 @@ func (m *Manifest) WeightBytes(r protocol.Range) int64 {
 	return n
 }
 
-// LayerBytes is the sum of tensors of each layer. In a model that is not cut
+// LayerBytes is the sum of tensors of each layer, without what no stage uses. In a model that is not cut
 // no tensor belongs to a layer, and all are 0.
 func (m *Manifest) LayerBytes() []int64 {
 	out := make([]int64, m.Layers)

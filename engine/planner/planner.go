@@ -89,6 +89,7 @@ func ModelOf(m *manifest.Manifest) (*Model, error) {
 			out.Parts.Ends += t.Bytes
 		case manifest.UseAll:
 			out.Parts.All += t.Bytes
+		case manifest.UseUnused: // nobody holds it
 		default:
 			return nil, protocol.Errorf(protocol.CodeModelInvalid, "tensor %.80q has the unknown use %.20q", t.Name, string(t.Use))
 		}

@@ -399,6 +399,7 @@ func TestFiguresOfAManifest(t *testing.T) {
 			{Name: "output_norm.weight", Bytes: 16, Use: manifest.UseTail, Layer: -1},
 			{Name: "rope_freqs.weight", Bytes: 32, Use: manifest.UseAll, Layer: -1},
 			{Name: "head.weight", Bytes: 64, Use: manifest.UseHead, Layer: -1},
+			{Name: "blk.2.nextn.weight", Bytes: 128, Use: manifest.UseUnused, Layer: -1},
 		},
 	}
 	got, err := planner.ModelOf(m)

@@ -39,6 +39,10 @@ type Decision struct {
 	// EndBy is when sessions that still run are to be ended, while work is not
 	// allowed and some run; the zero time otherwise.
 	EndBy time.Time
+	// StopBy is by when the engine has to end that was asked to; the zero time
+	// while it was not. Unlike EndBy it does not depend on whether this computer
+	// shares: answers to its own user have this time too.
+	StopBy time.Time
 	// KeepAwake says that the computer should not go to sleep: sessions run, on
 	// mains.
 	KeepAwake bool
@@ -115,6 +119,12 @@ func Decide(s Settings, x Signals, now time.Time, was Decision) Decision {
 	}
 	d.Allow, d.Transfer, d.memory.waits = allow, transfer, waits
 	d.leave(was, now, grace, x.Work.Sessions)
+	if _, stopping := x.Work.Own[protocol.SharingStopping]; stopping {
+		d.StopBy = now.Add(graceLoad)
+		if !was.StopBy.IsZero() && was.StopBy.Before(d.StopBy) {
+			d.StopBy = was.StopBy
+		}
+	}
 	d.state(x.Work.Sessions, now)
 	if d.State == protocol.SharingOn {
 		d.Until = s.Schedule.Next(now)

@@ -13,6 +13,7 @@ import (
 
 	"neuron/engine/program"
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/engine/seam"
 	"neuron/internal/leaktest"
 	"neuron/tracker-server/audit/numeric"
@@ -210,7 +211,7 @@ func TestAudits(t *testing.T) {
 	for _, q := range questions {
 		r := n.audited(q, 120)
 		m := r.Measures
-		if r.Hop != 1 || m.Basis != protocol.AuditContribution || m.Rows < 125 || r.Auditor == r.Node || r.Class != m.Class || m.Class.Threads != 1 || m.Class.CPU == "" {
+		if r.Hop != 1 || m.Basis != auditmsg.AuditContribution || m.Rows < 125 || r.Auditor == r.Node || r.Class != m.Class || m.Class.Threads != 1 || m.Class.CPU == "" {
 			t.Errorf("%+v, %+v", r, m)
 		}
 		honest = max(honest, m.Max)
@@ -245,7 +246,7 @@ func TestAuditOfHeads(t *testing.T) {
 	n := auditedNetwork(t, guide, nil, "0-3", "3-8", "0-4")
 	for _, q := range questions {
 		r := n.audited(q, 20)
-		if m := r.Measures; r.Hop != 0 || m.Basis != protocol.AuditWhole || m.Rows < 20 || m.Max > 1e-2 {
+		if m := r.Measures; r.Hop != 0 || m.Basis != auditmsg.AuditWhole || m.Rows < 20 || m.Max > 1e-2 {
 			t.Errorf("%+v, %+v", r, m)
 		}
 	}

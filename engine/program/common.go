@@ -15,6 +15,7 @@ import (
 	"neuron/engine/protocol"
 	"neuron/engine/stage"
 	"neuron/internal/filelock"
+	"neuron/internal/syserr"
 )
 
 // Log makes a logger for a component.
@@ -68,7 +69,7 @@ func WaitStopped(ctx context.Context, dir string) error {
 
 func dataError(dir string, err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
+	case syserr.DiskFull(err):
 		return protocol.Errorf(protocol.CodeDiskFull, "no space left for the data folder %s: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR):
 		return protocol.Errorf(protocol.CodeDataFolder, "the data folder %s cannot be used: %w", dir, err)
@@ -79,7 +80,7 @@ func dataError(dir string, err error) error {
 // listen opens a TCP port with a helpful error.
 func listen(ctx context.Context, what, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if errors.Is(err, addrInUse) {
+	if syserr.AddrInUse(err) {
 		return nil, protocol.Errorf(protocol.CodePortInUse, "%s: another program listens on %s", what, addr)
 	}
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"neuron/engine/localapi"
@@ -171,6 +170,18 @@ func flip(t *testing.T, path string) {
 	}
 }
 
+// kill ends a process at once, on every system.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDamagedLayerIsFetchedAgain damages a layer while a stage runs it: the
 // next load refuses it and the node repairs it from the swarm.
 func TestDamagedLayerIsFetchedAgain(t *testing.T) {
@@ -180,9 +191,7 @@ func TestDamagedLayerIsFetchedAgain(t *testing.T) {
 	file := filepath.Join(x.folder(t, m), "blk.0003.gguf")
 	good := tensorBytes(t, file)
 	flip(t, file)
-	if err := syscall.Kill(before.StagePIDs[0], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, before.StagePIDs[0])
 	eventually(t, "the layer to be repaired", func() bool {
 		s := x.status(t)
 		return len(s.Shards) == 1 && s.Shards[0].State == protocol.ShardReady && len(s.StagePIDs) == 1 && s.StagePIDs[0] != before.StagePIDs[0]
@@ -281,9 +290,7 @@ func TestSwarmDiesAlone(t *testing.T) {
 	if before.SwarmPID == 0 {
 		t.Fatal("no process transfers")
 	}
-	if err := syscall.Kill(before.SwarmPID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, before.SwarmPID)
 	eventually(t, "the process to come back", func() bool {
 		s := x.status(t)
 		return s.SwarmPID != 0 && s.SwarmPID != before.SwarmPID && len(s.Transfers) == 1 && s.Transfers[0].State == "complete"

@@ -245,6 +245,14 @@ func (g *Gateway) Measured() int { return len(g.peers.snapshot()) }
 // Connected reports whether the tracker has accepted this gateway.
 func (g *Gateway) Connected() bool { return g.ctl.Connected() }
 
+// Drain begins an ordered end: no request for an answer is taken any more, the
+// running ones go on. The channel is closed when none is under way; then, or
+// when their time is over, the caller ends Run's context.
+func (g *Gateway) Drain() <-chan struct{} { return g.api.Drain() }
+
+// Answers is the number of requests for answers under way.
+func (g *Gateway) Answers() int { return g.api.Answers() }
+
 // Run serves until ctx ends or a part fails for good; nil for an ordered end.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)

@@ -337,7 +337,14 @@ func (n *network) idle() {
 }
 
 // alive reports whether a process exists.
-func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+func alive(pid int) bool {
+	p, err := os.FindProcess(pid) // Windows opens it, and fails for one that is gone
+	if err != nil {
+		return false
+	}
+	defer p.Release()
+	return !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
+}
 
 func code(err error) protocol.Code {
 	var e *protocol.Error

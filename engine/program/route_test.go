@@ -3,7 +3,6 @@ package program_test
 import (
 	"net/http"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -204,9 +203,7 @@ func TestTwoHops(t *testing.T) {
 				t.Fatalf("stage processes %v", old)
 			}
 			began := time.Now()
-			if err := syscall.Kill(old[0], syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			kill(t, old[0])
 			e := x.failure(t)
 			if took := x.ended.Sub(began); took > 2*time.Second {
 				t.Errorf("the client learned it after %s", took)

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/rowbytes"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -314,14 +315,14 @@ func TestSeamFitsItsLimits(t *testing.T) {
 		if rows != c.rows {
 			t.Errorf("%s: %d rows in a chunk, want %d", name, rows, c.rows)
 		}
-		p := protocol.RowParts{DType: c.d, Width: c.width, Hidden: make([]byte, rows*c.width*c.d.Size())}
+		p := rowbytes.Parts{DType: c.d, Width: c.width, Hidden: make([]byte, rows*c.width*c.d.Size())}
 		if c.side.IDs {
 			p.IDs = make([]int32, rows)
 		}
 		if c.side.TopK > 0 {
 			p.TopK = make([]int32, rows*c.side.TopK)
 		}
-		if _, err := protocol.AppendFrame(nil, protocol.RowFrame(protocol.Header{Kind: protocol.KindPrefill}, rows, p), seam); err != nil {
+		if _, err := protocol.AppendFrame(nil, rowbytes.Frame(protocol.Header{Kind: protocol.KindPrefill}, rows, p), seam); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

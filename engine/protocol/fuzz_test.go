@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/rowbytes"
 )
 
 // fuzzLimits are small, so that a hostile length cannot make the fuzzer slow.
@@ -24,7 +25,7 @@ func FuzzFrame(f *testing.F) {
 		protocol.ControlFrame(protocol.KindTruncate, 1, 2, 3),
 		protocol.ErrorFrame(1, 2, protocol.Errorf(protocol.CodeKVBudget, "full")),
 		protocol.AckFrame(protocol.Header{Pos: 5}, protocol.Ack{Rows: 1}),
-		protocol.RowFrame(protocol.Header{Kind: protocol.KindPrefill, Pos: 3}, 2, protocol.RowParts{
+		rowbytes.Frame(protocol.Header{Kind: protocol.KindPrefill, Pos: 3}, 2, rowbytes.Parts{
 			IDs: []int32{4, 5}, Hidden: make([]byte, 16), DType: protocol.DTypeF16, Width: 4, TopK: []int32{3, 0, -1, 1, 2, 4},
 		}),
 	} {
@@ -56,7 +57,7 @@ func FuzzFrame(f *testing.F) {
 			_ = fr.CheckIDs(7)
 			if fr.Kind.Rows() && fr.Sideband%protocol.TopKSize == 0 {
 				// Its parts make the same frame again.
-				same := protocol.RowFrame(fr.Header, int(fr.Rows), protocol.RowParts{IDs: fr.IDs(), Hidden: fr.Hidden(), DType: fr.DType, Width: int(fr.Width), TopK: fr.TopK()})
+				same := rowbytes.Frame(fr.Header, int(fr.Rows), rowbytes.Parts{IDs: fr.IDs(), Hidden: fr.Hidden(), DType: fr.DType, Width: int(fr.Width), TopK: fr.TopK()})
 				if same.Header != fr.Header || !bytes.Equal(same.Payload, fr.Payload) {
 					t.Fatalf("%+v taken apart is %+v", fr.Header, same.Header)
 				}

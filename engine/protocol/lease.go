@@ -59,10 +59,10 @@ type SignedLease struct {
 // leaseDomain keeps lease signatures apart from all others of the same key.
 const leaseDomain = "neuron-lease-v1\x00"
 
-// MaxHops bounds a route, maxAddr the length of a hop's address.
+// MaxHops bounds a route, MaxAddr the length of an address, in bytes.
 const (
 	MaxHops = 64
-	maxAddr = 300
+	MaxAddr = 300
 )
 
 // Policies of a route.
@@ -151,7 +151,7 @@ func (l *Lease) check() error {
 		if _, err := ParseNodeID(string(h.Node)); err != nil {
 			return bad("hop %d: %w", i, err)
 		}
-		if !strings.Contains(h.Addr, ":") || len(h.Addr) > maxAddr || h.StepMicros < 0 {
+		if !strings.Contains(h.Addr, ":") || len(h.Addr) > MaxAddr || h.StepMicros < 0 {
 			return bad("hop %d has address %.64q and step time %d", i, h.Addr, h.StepMicros)
 		}
 		if seen[h.Node] {

@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"neuron/engine/protocol"
 	"neuron/internal/atomicfile"
 	"neuron/internal/filelock"
+	"neuron/internal/syserr"
 )
 
 // The spool's file: the line spoolMagic, then records of length u32, CRC-32C
@@ -90,7 +90,7 @@ func openSpool(dir string, maxBytes int64) (_ *spool, err error) {
 
 // diskError gives an error of the file system its code.
 func diskError(what string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
+	if syserr.DiskFull(err) {
 		return protocol.Errorf(protocol.CodeDiskFull, "%s: %w", what, err)
 	}
 	return protocol.Errorf(protocol.CodeDataFolder, "%s: %w", what, err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/pen"
 	"neuron/engine/seam/seamclient"
 )
 
@@ -29,7 +30,7 @@ func (s *session) feed() {
 // stage's end frees it. taken is false when the frame has to go through the
 // inbox, ok when the session has ended.
 func (s *session) handNow(f *protocol.Frame) (taken, ok bool) {
-	if f.Kind != protocol.KindDecode && f.Kind != protocol.KindVerify || len(f.Payload) > protocol.AtOnce || !s.inbox.pass() {
+	if f.Kind != protocol.KindDecode && f.Kind != protocol.KindVerify || len(f.Payload) > pen.AtOnce || !s.inbox.pass() {
 		return false, false
 	}
 	defer s.inbox.passed()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/pen"
 	"neuron/engine/seam/flow"
 	"neuron/engine/seam/seamclient"
 )
@@ -20,7 +21,7 @@ import (
 //	drainer     from open until the stage closes its channel. The only reader
 //	            of the stage, the only sender of rows to the next hop, the only
 //	            writer of the queues up and tok; writes itself what it can
-//	            (type protocol.Pen).
+//	            (type pen.Pen).
 //	reader      the handler of the stream (stream_server.go). Does nothing but
 //	            read the previous hop and fill the inbox, past which decode
 //	            frames go straight to the stage.
@@ -57,8 +58,8 @@ type session struct {
 	freed  chan struct{}   // closed when the KV is free
 	over   chan struct{}   // closed when no goroutine moves frames any more
 	held   *protocol.Frame // an acknowledgement that waits for its rows or token; drainer only
-	tokPen protocol.Pen    // tail: what the token stream is written with
-	upPen  protocol.Pen    // what the stream from the previous hop is answered with
+	tokPen pen.Pen         // tail: what the token stream is written with
+	upPen  pen.Pen         // what the stream from the previous hop is answered with
 	work   sync.WaitGroup
 
 	mu        sync.Mutex // guards below

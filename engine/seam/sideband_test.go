@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/rowbytes"
 	"neuron/engine/seam/seamtest"
 )
 
@@ -84,23 +85,23 @@ func TestSidebandsReachWhoNeedsThem(t *testing.T) {
 // A hop refuses rows whose sideband is missing, too short, or names what cannot
 // be, and blames the hop that sent them. The sender's own hop notices first.
 func TestSidebandsThatCannotBe(t *testing.T) {
-	change := func(parts func(*protocol.RowParts)) func(*protocol.Frame) {
+	change := func(parts func(*rowbytes.Parts)) func(*protocol.Frame) {
 		return func(f *protocol.Frame) {
-			p := protocol.RowParts{IDs: f.IDs(), Hidden: f.Hidden(), DType: f.DType, Width: int(f.Width), TopK: f.TopK()}
+			p := rowbytes.Parts{IDs: f.IDs(), Hidden: f.Hidden(), DType: f.DType, Width: int(f.Width), TopK: f.TopK()}
 			parts(&p)
-			*f = *protocol.RowFrame(f.Header, int(f.Rows), p)
+			*f = *rowbytes.Frame(f.Header, int(f.Rows), p)
 		}
 	}
-	for name, spoil := range map[string]func(*protocol.RowParts){
-		"no ids":               func(p *protocol.RowParts) { p.IDs = nil },
-		"a negative id":        func(p *protocol.RowParts) { p.IDs[0] = -1 },
-		"an id too large":      func(p *protocol.RowParts) { p.IDs[1] = fakeVocab },
-		"no choice":            func(p *protocol.RowParts) { p.TopK = nil },
-		"a short choice":       func(p *protocol.RowParts) { p.TopK = p.TopK[:len(p.TopK)/2] },
-		"a cell of the future": func(p *protocol.RowParts) { p.TopK[0] = 1 },
-		"a cell below none":    func(p *protocol.RowParts) { p.TopK[1] = -2 },
-		"a row without a cell": func(p *protocol.RowParts) { p.TopK[0] = -1 },
-		"a cell behind none":   func(p *protocol.RowParts) { p.TopK[2] = 0 },
+	for name, spoil := range map[string]func(*rowbytes.Parts){
+		"no ids":               func(p *rowbytes.Parts) { p.IDs = nil },
+		"a negative id":        func(p *rowbytes.Parts) { p.IDs[0] = -1 },
+		"an id too large":      func(p *rowbytes.Parts) { p.IDs[1] = fakeVocab },
+		"no choice":            func(p *rowbytes.Parts) { p.TopK = nil },
+		"a short choice":       func(p *rowbytes.Parts) { p.TopK = p.TopK[:len(p.TopK)/2] },
+		"a cell of the future": func(p *rowbytes.Parts) { p.TopK[0] = 1 },
+		"a cell below none":    func(p *rowbytes.Parts) { p.TopK[1] = -2 },
+		"a row without a cell": func(p *rowbytes.Parts) { p.TopK[0] = -1 },
+		"a cell behind none":   func(p *rowbytes.Parts) { p.TopK[2] = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := seamed(t, false, 3, sidebands)
@@ -119,7 +120,7 @@ func TestSidebandsThatCannotBe(t *testing.T) {
 func TestSidebandsOfAHostileHop(t *testing.T) {
 	n := seamed(t, false, 2, []protocol.SeamNeed{{First: 6, Last: 7, Sideband: protocol.Sideband{IDs: true, TopK: 4}}})
 	fake := newID(t)
-	for name, p := range map[string]protocol.RowParts{
+	for name, p := range map[string]rowbytes.Parts{
 		"no sideband":     {Hidden: make([]byte, 4*seamtest.Width), DType: protocol.DTypeF32, Width: seamtest.Width},
 		"no choice":       {IDs: []int32{1}, Hidden: make([]byte, 4*seamtest.Width), DType: protocol.DTypeF32, Width: seamtest.Width},
 		"a long choice":   {IDs: []int32{1}, Hidden: make([]byte, 4*seamtest.Width), DType: protocol.DTypeF32, Width: seamtest.Width, TopK: []int32{0, -1, -1, -1, -1}},
@@ -140,7 +141,7 @@ func TestSidebandsOfAHostileHop(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer st.Close()
-			f := protocol.RowFrame(protocol.Header{Kind: protocol.KindPrefill}, 1, p)
+			f := rowbytes.Frame(protocol.Header{Kind: protocol.KindPrefill}, 1, p)
 			if err := st.Send(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
@@ -155,20 +156,20 @@ func TestSidebandsOfAHostileHop(t *testing.T) {
 
 // Receipts' hashes cover ids, choices and their sizes.
 func TestSidebandsAreHashed(t *testing.T) {
-	base := protocol.RowParts{IDs: []int32{1, 2}, Hidden: make([]byte, 16), DType: protocol.DTypeF32, Width: 2, TopK: []int32{0, -1, 1, 0}}
+	base := rowbytes.Parts{IDs: []int32{1, 2}, Hidden: make([]byte, 16), DType: protocol.DTypeF32, Width: 2, TopK: []int32{0, -1, 1, 0}}
 	h := protocol.Header{Kind: protocol.KindPrefill, Pos: 0}
 	seen := map[protocol.Hash]string{}
-	for name, p := range map[string]func(*protocol.RowParts){
-		"as it is":         func(*protocol.RowParts) {},
-		"another id":       func(p *protocol.RowParts) { p.IDs = []int32{1, 3} },
-		"no ids":           func(p *protocol.RowParts) { p.IDs = nil },
-		"another choice":   func(p *protocol.RowParts) { p.TopK = []int32{0, -1, 0, 1} },
-		"no choice":        func(p *protocol.RowParts) { p.TopK = nil },
-		"a shorter choice": func(p *protocol.RowParts) { p.TopK = []int32{0, 1} },
+	for name, p := range map[string]func(*rowbytes.Parts){
+		"as it is":         func(*rowbytes.Parts) {},
+		"another id":       func(p *rowbytes.Parts) { p.IDs = []int32{1, 3} },
+		"no ids":           func(p *rowbytes.Parts) { p.IDs = nil },
+		"another choice":   func(p *rowbytes.Parts) { p.TopK = []int32{0, -1, 0, 1} },
+		"no choice":        func(p *rowbytes.Parts) { p.TopK = nil },
+		"a shorter choice": func(p *rowbytes.Parts) { p.TopK = []int32{0, 1} },
 	} {
 		q := base
 		p(&q)
-		sum := protocol.SumFrame(protocol.RowFrame(h, 2, q))
+		sum := protocol.SumFrame(rowbytes.Frame(h, 2, q))
 		if other, ok := seen[sum]; ok {
 			t.Errorf("%s and %s have the same sum", name, other)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/pen"
 	"neuron/engine/seam/wire"
 )
 
@@ -210,7 +211,7 @@ func (s *session) writeUp(w io.Writer) {
 
 // writeAll writes frames of c, and a ping when there is none for pingEvery. At
 // the end of ctx it writes what waits and returns nil.
-func writeAll(ctx context.Context, p *protocol.Pen, c <-chan *protocol.Frame, pingEvery time.Duration) error {
+func writeAll(ctx context.Context, p *pen.Pen, c <-chan *protocol.Frame, pingEvery time.Duration) error {
 	ping := time.NewTimer(pingEvery)
 	defer ping.Stop()
 	for {

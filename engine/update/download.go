@@ -12,12 +12,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
 	"neuron/engine/update/feed"
+	"neuron/internal/syserr"
 )
 
 const (
@@ -163,7 +163,7 @@ func disk(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, syscall.ENOSPC):
+	case syserr.DiskFull(err):
 		return protocol.Errorf(protocol.CodeDiskFull, "the disk is full: %w", err)
 	}
 	return protocol.Errorf(protocol.CodeDataFolder, "the package cannot be written: %w", err)

@@ -215,7 +215,7 @@ func (k *Keeper) next(s Settings) time.Time {
 		return k.memory.Next
 	}
 	// A clock that was set back must not end the checks.
-	if k.memory.Next.IsZero() || k.memory.Next.Sub(time.Now()) > dayWait+daySpread {
+	if k.memory.Next.IsZero() || time.Until(k.memory.Next) > dayWait+daySpread {
 		k.memory.Next = time.Now().Add(spread(firstWait, firstSpread))
 	}
 	if k.memory.Next.Before(k.started) {

@@ -1,10 +1,10 @@
 package publish
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -40,7 +40,13 @@ func layout(src *gguf.Model, o Options) (*manifest.Manifest, error) {
 		return nil, refuse("%d files, at most %d are supported", len(src.Files()), manifest.MaxFiles)
 	}
 	desc, err := family.Describe(meta)
-	if err != nil {
+	if err == nil {
+		err = desc.CheckTensors(func(name string) bool { _, ok := src.Tensor(name); return ok })
+	}
+	switch {
+	case errors.Is(err, family.ErrLibrary):
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "%s: %w", path, err)
+	case err != nil:
 		return nil, refuse("%w", err)
 	}
 	m := &manifest.Manifest{
@@ -136,12 +142,15 @@ func whole(m *manifest.Manifest, desc *family.Model) string {
 	for i := range m.Tensors {
 		t := &m.Tensors[i]
 		have[t.Name] = true
-		if n, ok := blockOf(t.Name); ok {
+		if n, ok := manifest.BlockOf(t.Name); ok {
 			switch {
-			case n >= m.Layers:
+			case n >= m.Layers+desc.Predicting:
 				return fmt.Sprintf("tensor %q belongs to none of the %d layers", t.Name, m.Layers)
 			case !manifest.SafeName(t.Name):
 				return fmt.Sprintf("tensor %q has an unusual name", t.Name)
+			case n >= m.Layers: // predicts further tokens
+				t.Use = manifest.UseUnused
+				continue
 			}
 			t.Use, t.Layer = manifest.UseLayer, n
 			layers[n]++
@@ -167,21 +176,6 @@ func whole(m *manifest.Manifest, desc *family.Model) string {
 // uses are the manifest's words for those of llama/family.
 var uses = map[family.Use]manifest.Use{
 	family.UseHead: manifest.UseHead, family.UseTail: manifest.UseTail, family.UseEnds: manifest.UseEnds, family.UseAll: manifest.UseAll,
-}
-
-// blockOf is the layer in a name like "blk.7.attn_q.weight", in llama.cpp's
-// one way of writing it.
-func blockOf(name string) (int, bool) {
-	rest, ok := strings.CutPrefix(name, "blk.")
-	if !ok {
-		return 0, false
-	}
-	digits, _, ok := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 0 || strconv.Itoa(n) != digits {
-		return 0, false
-	}
-	return n, true
 }
 
 // ends lists the legal ranges; empty when all are.

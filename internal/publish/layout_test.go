@@ -39,17 +39,3 @@ func TestClip(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
-
-func TestBlockOf(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]int{"blk.0.a": 0, "blk.17.attn_q.weight": 17, "blk.0.": 0} {
-		if n, ok := blockOf(name); !ok || n != want {
-			t.Errorf("%q: %d, %v", name, n, ok)
-		}
-	}
-	for _, name := range []string{"", "blk", "blk.", "blk.1", "blk..a", "blk.-1.a", "blk.+1.a", "blk.01.a", "blk.x.a", "blk.99999999999999999999.a", "xblk.1.a"} {
-		if n, ok := blockOf(name); ok {
-			t.Errorf("%q: %d", name, n)
-		}
-	}
-}

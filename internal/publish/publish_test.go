@@ -396,6 +396,68 @@ func TestWholeOnly(t *testing.T) {
 	}
 }
 
+// TestPredictingBlocks publishes a model with a block that predicts further
+// tokens: it is cut as one without that block, whose bytes no stage needs.
+func TestPredictingBlocks(t *testing.T) {
+	t.Parallel()
+	src := write(t, "m.gguf", shape(synth.FamilyQwen2))
+	list := names(t, src)
+	extra := []gguf.TensorInfo{
+		{Name: "blk.4.nextn.eh_proj.weight", Dims: []uint64{64, 700}, Type: gguf.TypeF32}, {Name: "blk.4.attn_q.weight", Dims: []uint64{8}, Type: gguf.TypeF32},
+	}
+	change := both(set("qwen2.block_count", gguf.U32(5)), set("qwen2.nextn_predict_layers", gguf.U32(1)))
+	between := slices.Insert(slices.Clone(list), 5, extra[0].Name, extra[1].Name)
+	plain := build(t, publish.Options{}, src).Manifest
+	for name, path := range map[string]string{
+		"one file":  rewrite(t, src, "n", change, extra, part{between, 0}),
+		"own file":  rewrite(t, src, "n", change, extra, part{list, 0}, part{[]string{extra[1].Name, extra[0].Name}, 0}),
+		"not there": rewrite(t, src, "n", change, nil, part{list, 0}),
+	} {
+		r := build(t, publish.Options{}, path)
+		verify(t, r)
+		m := r.Manifest
+		if m.WholeOnly != "" || m.Layers != plain.Layers || !slices.Equal(m.Cuts, plain.Cuts) || !slices.Equal(m.LayerBytes(), plain.LayerBytes()) ||
+			!slices.Equal(m.KVLayerBytes, plain.KVLayerBytes) {
+			t.Errorf("%s: %+v", name, m)
+		}
+		if n := m.UseBytes(manifest.UseUnused); n != 64*700*4+32 && name != "not there" {
+			t.Errorf("%s: %d unused bytes", name, n)
+		}
+		for a := range m.Layers {
+			for b := a + 1; b <= m.Layers; b++ {
+				x := protocol.Range{First: a, Last: b}
+				n, err := m.Need(x)
+				if err != nil {
+					t.Fatal(err)
+				}
+				store, err := cut.Import(t.Context(), open(t, path), string(m.Model), filepath.Join(t.TempDir(), "s"), a, b, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var taken, needed []string
+				for _, files := range store.Index().Files {
+					for _, y := range files {
+						taken = append(taken, y.Name)
+					}
+				}
+				for _, k := range n.Tensors {
+					needed = append(needed, m.Tensors[k].Name)
+				}
+				slices.Sort(taken)
+				slices.Sort(needed)
+				if d := cmp.Diff(taken, needed); d != "" || m.WeightBytes(x) != plain.WeightBytes(x) {
+					t.Errorf("%s, layers %s: %d bytes, the plain model has %d (-cutter +manifest):\n%s", name, x, m.WeightBytes(x), plain.WeightBytes(x), d)
+				}
+			}
+		}
+	}
+	beyond := append(slices.Clone(extra), gguf.TensorInfo{Name: "blk.5.x.weight", Dims: []uint64{8}, Type: gguf.TypeF32})
+	m := build(t, publish.Options{}, rewrite(t, src, "n", change, beyond, part{append(between, "blk.5.x.weight"), 0})).Manifest
+	if !strings.Contains(m.WholeOnly, `"blk.5.x.weight" belongs to none`) || m.UseBytes(manifest.UseUnused) != 0 {
+		t.Errorf("a block that does not exist: %q", m.WholeOnly)
+	}
+}
+
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	src := write(t, "a-model.gguf", shape(synth.FamilyLlama))

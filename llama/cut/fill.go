@@ -63,12 +63,18 @@ func Begin(dir string, p Spec) error {
 		return fmt.Errorf("%w: metadata has %d layers, not %d", ErrShard, m.Layers, p.Layers)
 	}
 	return locked(dir, func() error {
-		_, err := begin(dir, p)
+		_, err := begin(dir, m, p)
 		return err
 	})
 }
 
-func begin(dir string, p Spec) (*Index, error) {
+func begin(dir string, m *family.Model, p Spec) (*Index, error) {
+	err := m.CheckTensors(func(name string) bool {
+		return slices.ContainsFunc(p.Tensors, func(t Shape) bool { return t.Name == name })
+	})
+	if err != nil {
+		return nil, err
+	}
 	meta, shared, shapes := p.Meta, p.shared(), shapesOf(p.Tensors, p.Layers)
 	if err := shapes.check(p.Layers); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrShard, err)

@@ -117,7 +117,7 @@ func Import(ctx context.Context, src *gguf.Model, id, dir string, first, last in
 	}
 	defer lock.Unlock()
 
-	x, err := startIndex(dir, src, id, m.Layers)
+	x, err := startIndex(dir, src, id, m)
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +149,12 @@ func Import(ctx context.Context, src *gguf.Model, id, dir string, first, last in
 }
 
 // startIndex reads the folder's index or begins one with the metadata file.
-func startIndex(dir string, src *gguf.Model, id string, layers int) (*Index, error) {
-	p := Spec{Model: id, Meta: src.Meta(), Layers: layers}
+func startIndex(dir string, src *gguf.Model, id string, m *family.Model) (*Index, error) {
+	p := Spec{Model: id, Meta: src.Meta(), Layers: m.Layers}
 	for _, t := range src.Tensors() {
 		p.Tensors = append(p.Tensors, Shape{Name: t.Name, Dims: t.Dims, Type: uint32(t.Type)})
 	}
-	return begin(dir, p)
+	return begin(dir, m, p)
 }
 
 type fileWork struct {

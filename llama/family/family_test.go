@@ -226,6 +226,25 @@ func TestDescribeRefusesHostileMetadata(t *testing.T) {
 	}
 }
 
+// TestLibraryEndsTheProcess: models with which nothing is wrong but the library.
+func TestLibraryEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	_, err := family.Describe(plain().header("plm"))
+	if !errors.Is(err, family.ErrModel) || !errors.Is(err, family.ErrLibrary) || !strings.Contains(err.Error(), "flash attention") {
+		t.Errorf("plm: %v", err)
+	}
+	for _, arch := range []string{"codeshell", "llama"} {
+		m := describe(t, arch, plain())
+		if err := m.CheckTensors(func(string) bool { return true }); err != nil {
+			t.Errorf("%s with all tensors: %v", arch, err)
+		}
+		err := m.CheckTensors(func(name string) bool { return name != "token_embd.weight" })
+		if bad := arch == "codeshell"; bad != errors.Is(err, family.ErrLibrary) || bad != errors.Is(err, family.ErrModel) {
+			t.Errorf("%s without an embedding: %v", arch, err)
+		}
+	}
+}
+
 func TestCheckRangeAndExits(t *testing.T) {
 	t.Parallel()
 	m := describe(t, "llama", plain())

@@ -3,6 +3,7 @@ package family
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"neuron/llama/gguf"
 )
@@ -20,13 +21,21 @@ const (
 // ErrModel is wrapped by every refusal of a model's metadata.
 var ErrModel = errors.New("model metadata")
 
+// ErrLibrary is wrapped, beside ErrModel, where nothing is wrong with a model
+// but that the pinned library would end the process over it.
+var ErrLibrary = errors.New("not safe with this library")
+
 // Model is what planning a stage needs to know about one GGUF.
 type Model struct {
 	Arch string
 	Name string
 	// Layers is the number that can be cut between; what predicts further
 	// tokens is not counted.
-	Layers  int
+	Layers int
+	// Predicting is how many blocks behind the last layer predict further
+	// tokens. No stage has them; the library loads none.
+	Predicting int
+
 	Embd    int // the model's own width
 	Vocab   int
 	Context int // trained context
@@ -89,6 +98,9 @@ func Describe(h *gguf.Header) (*Model, error) {
 		m.Name = arch
 	}
 	m.Vocab = r.vocab()
+	if why := fatal[arch]; why != "" {
+		return nil, fmt.Errorf("%w: %s: %w: %s", ErrModel, arch, ErrLibrary, why)
+	}
 	r.guard(m.Layers)
 	if r.err != nil {
 		return nil, r.err
@@ -103,7 +115,8 @@ func Describe(h *gguf.Header) (*Model, error) {
 		return m, nil
 	}
 	m.family = f
-	m.Layers -= r.predicting()
+	m.Predicting = r.predicting()
+	m.Layers -= m.Predicting
 	for _, l := range f.WholeIf {
 		if v := r.value(l.Key, l.Missing); l.Least <= v && v <= l.Most && m.WholeOnly == "" {
 			m.WholeOnly = fmt.Sprintf("this %s model is not cut: %s", arch, l.Why)
@@ -121,6 +134,16 @@ func Describe(h *gguf.Header) (*Model, error) {
 		}
 	}
 	return m, nil
+}
+
+// CheckTensors refuses a model over which the library would end the process for
+// a tensor that it lacks, whole or cut; has says whether it has one of a name.
+func (m *Model) CheckTensors(has func(name string) bool) error {
+	if slices.Contains(ownEmbedding, m.Arch) && !has(embeddingTensor) {
+		return fmt.Errorf("%w: %s without %s: %w: it would look tokens up in the output matrix, which it stores in another order",
+			ErrModel, m.Arch, embeddingTensor, ErrLibrary)
+	}
+	return nil
 }
 
 // Family is the table's entry; its Arch is "" when the model is WholeOnly for

@@ -14,7 +14,7 @@ func named(archs ...string) []Family {
 var plain = append(named(
 	"qwen", "qwen2", "qwen2moe", "qwen3", "qwen3moe",
 	"deci", "arcee", "apertus", "xverse", "maincoder", "orion", "codeshell", "jais", "jais2", "plamo", "internlm2",
-	"nemotron", "chatglm", "stablelm", "starcoder2", "falcon", "gptneox", "refact", "olmo", "olmoe", "plm",
+	"nemotron", "chatglm", "stablelm", "starcoder2", "falcon", "gptneox", "refact", "olmo", "olmoe",
 	"dbrx", "arctic", "grovemoe", "hunyuan-moe", "hunyuan-dense", "seed_oss", "pangu-embedded", "exaone", "minimax-m2",
 	"ernie4_5", "phi2", "mistral3",
 ), []Family{

@@ -25,6 +25,17 @@ var refused = []Family{
 	{Arch: "gemma4-assistant", Whole: "it is a draft model that reads another model's cache"},
 }
 
+// fatal are the families over which the pinned library (v0.4.0) ends the process
+// as soon as a stage runs as stages do, with flash attention on.
+var fatal = map[string]string{
+	"plm": "with flash attention, which stages run with, its graph hands over values of a wrong shape",
+}
+
+// ownEmbedding are the families whose files may lack an embedding: the library
+// then takes the output matrix for one, and ends the process at the first token
+// where it packed that matrix anew.
+var ownEmbedding = []string{"codeshell"}
+
 // residualScale is what the library takes for MiniCPM without the key, in its
 // own precision.
 func residualScale(layers int) float64 {

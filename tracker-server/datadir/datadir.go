@@ -12,11 +12,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"neuron/engine/protocol"
 	"neuron/internal/atomicfile"
 	"neuron/internal/filelock"
+	"neuron/internal/syserr"
 )
 
 const lockName = "tracker.lock"
@@ -134,7 +134,7 @@ func Coded(err error, op string) error {
 		return nil
 	case errors.As(err, &coded):
 		return err
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case syserr.DiskFull(err):
 		return protocol.Errorf(protocol.CodeDiskFull, "%s: no space left: %w", op, err)
 	case errors.Is(err, fs.ErrPermission):
 		return protocol.Errorf(protocol.CodeDataFolder, "%s: this user may not write there: %w", op, err)

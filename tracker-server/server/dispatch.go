@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/tracker-server/registry"
 	"neuron/tracker-server/sessions"
 )
@@ -50,12 +51,12 @@ func (c *core) handle(ctx context.Context, p peer, e *protocol.Envelope) {
 		err = c.onPlace(p, e)
 	case protocol.MsgReceipts:
 		err = c.onReceipts(ctx, p, e)
-	case protocol.MsgAuditReady, protocol.MsgAuditResult:
+	case auditmsg.MsgAuditReady, auditmsg.MsgAuditResult:
 		err = c.onAudit(p, e)
 	case protocol.MsgError:
 		c.o.Logger.Info("a peer answered with an error", "node", p.Node().Short())
 	case protocol.MsgChallenge, protocol.MsgHello, protocol.MsgWelcome, protocol.MsgRefused, protocol.MsgPeers,
-		protocol.MsgLease, protocol.MsgEndSession, protocol.MsgBye, protocol.MsgAuditKeep, protocol.MsgAuditRun, protocol.MsgAuditSend:
+		protocol.MsgLease, protocol.MsgEndSession, protocol.MsgBye, auditmsg.MsgAuditKeep, auditmsg.MsgAuditRun, auditmsg.MsgAuditSend:
 		err = protocol.Errorf(protocol.CodeInvalidRequest, "a %s message has no place here", string(e.Kind))
 	default:
 		err = protocol.Errorf(protocol.CodeUnknownMessage, "unknown message kind %.64q", string(e.Kind))

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // metrics are the tracker's figures for Prometheus. Labels come from closed
@@ -28,7 +29,7 @@ const maxModelLabels = 200
 
 var knownKinds = []protocol.MessageKind{
 	protocol.MsgReport, protocol.MsgRoute, protocol.MsgSession, protocol.MsgHopFailed, protocol.MsgModels, protocol.MsgPlace, protocol.MsgReceipts,
-	protocol.MsgAuditReady, protocol.MsgAuditResult, protocol.MsgError,
+	auditmsg.MsgAuditReady, auditmsg.MsgAuditResult, protocol.MsgError,
 }
 
 func newMetrics(c *core) *metrics {

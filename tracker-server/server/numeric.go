@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/tracker-server/audit/numeric"
 	"neuron/tracker-server/audit/numeric/desk"
 )
@@ -62,7 +63,7 @@ func (c *core) auditorsLocked(now time.Time, id protocol.ModelID) []numeric.Cand
 		x := h.Capability
 		out = append(out, numeric.Candidate{
 			Node: h.Node, Addr: h.Addr, Owner: c.ownerOfNode(h.Node), Loaded: x.Loaded, Exits: x.Exits, Head: x.Head, Build: x.Build, Idle: h.Idle,
-			Class: protocol.AuditClass{Threads: x.Threads, CPU: x.CPUVariant, Llama: x.Build.Llama, Engine: h.Engine},
+			Class: auditmsg.AuditClass{Threads: x.Threads, CPU: x.CPUVariant, Llama: x.Build.Llama, Engine: h.Engine},
 		})
 	}
 	return out
@@ -84,14 +85,14 @@ func (c *core) onAudit(p peer, e *protocol.Envelope) error {
 	if c.audits == nil {
 		return protocol.Errorf(protocol.CodeNotFound, "no audit is open")
 	}
-	if e.Kind == protocol.MsgAuditReady {
-		m, err := protocol.Unpack[protocol.AuditReady](e)
+	if e.Kind == auditmsg.MsgAuditReady {
+		m, err := protocol.Unpack[auditmsg.AuditReady](e)
 		if err != nil {
 			return err
 		}
 		return c.audits.ReadyLocked(protocol.Peer{Node: p.Node(), Addr: p.Hello().Addr}, m)
 	}
-	m, err := protocol.Unpack[protocol.AuditResult](e)
+	m, err := protocol.Unpack[auditmsg.AuditResult](e)
 	if err != nil {
 		return err
 	}

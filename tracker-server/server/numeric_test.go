@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/tracker-server/audit/numeric"
 	"neuron/tracker-server/audit/numeric/desk"
 )
@@ -50,7 +51,7 @@ func (a *audited) run(p protocol.Phase) *protocol.Lease {
 	return l
 }
 
-func (a *audited) ticket(s *protocol.SignedAuditTicket) *protocol.AuditTicket {
+func (a *audited) ticket(s *auditmsg.SignedAuditTicket) *auditmsg.AuditTicket {
 	a.t.Helper()
 	x, err := s.Verify(a.Key(), a.clock.Now())
 	if err != nil {
@@ -98,41 +99,41 @@ func TestAudit(t *testing.T) {
 	data := t.TempDir()
 	a := newAudited(t, data, nil)
 	l := a.run(protocol.PhaseDone)
-	for f, side := range map[*fake]protocol.AuditSide{a.head: protocol.AuditInput, a.tail: protocol.AuditOutput} {
-		k := expect[protocol.AuditKeep](f, protocol.MsgAuditKeep)
+	for f, side := range map[*fake]auditmsg.AuditSide{a.head: auditmsg.AuditInput, a.tail: auditmsg.AuditOutput} {
+		k := expect[auditmsg.AuditKeep](f, auditmsg.MsgAuditKeep)
 		if k.Session != l.Session || k.Side != side || k.Rows != 100 || k.Seconds != 600 || k.Check() != nil {
 			t.Errorf("%+v", k)
 		}
 	}
-	run := expect[protocol.AuditRun](a.extra, protocol.MsgAuditRun)
+	run := expect[auditmsg.AuditRun](a.extra, auditmsg.MsgAuditRun)
 	x := a.ticket(run.Ticket)
 	if x.Session != l.Session || x.Use != (protocol.Range{First: 2, Last: 4}) || x.Input != a.head.id() || x.Output != a.tail.id() ||
 		x.Auditor.Node != a.extra.id() || x.Auditor.Addr != "127.0.0.1:9" || x.Rows != 100 || x.Build != testBuild {
 		t.Errorf("%+v", x)
 	}
 	// Only the asked node may answer.
-	a.middle.send(protocol.MsgAuditReady, protocol.AuditReady{Audit: x.Audit})
+	a.middle.send(auditmsg.MsgAuditReady, auditmsg.AuditReady{Audit: x.Audit})
 	a.middle.expectError(protocol.CodeForbidden)
-	a.extra.send(protocol.MsgAuditReady, protocol.AuditReady{Audit: protocol.NewAuditID()})
+	a.extra.send(auditmsg.MsgAuditReady, auditmsg.AuditReady{Audit: auditmsg.NewAuditID()})
 	a.extra.expectError(protocol.CodeNotFound)
-	a.extra.send(protocol.MsgAuditReady, protocol.AuditReady{Audit: x.Audit})
-	for f, side := range map[*fake]protocol.AuditSide{a.head: protocol.AuditInput, a.tail: protocol.AuditOutput} {
-		s := expect[protocol.AuditSend](f, protocol.MsgAuditSend)
+	a.extra.send(auditmsg.MsgAuditReady, auditmsg.AuditReady{Audit: x.Audit})
+	for f, side := range map[*fake]auditmsg.AuditSide{a.head: auditmsg.AuditInput, a.tail: auditmsg.AuditOutput} {
+		s := expect[auditmsg.AuditSend](f, auditmsg.MsgAuditSend)
 		if y := a.ticket(s.Ticket); s.Side != side || y.Keeper(side) != f.id() || y.Auditor.Node != a.extra.id() || y.Audit != x.Audit {
 			t.Errorf("%+v %+v", s, y)
 		}
 	}
-	m := protocol.AuditMeasures{Basis: protocol.AuditContribution, Rows: 40, Max: .5, P90: .25, Median: .125, MinCosine: .9, Class: protocol.AuditClass{CPU: "zen4"}}
+	m := auditmsg.AuditMeasures{Basis: auditmsg.AuditContribution, Rows: 40, Max: .5, P90: .25, Median: .125, MinCosine: .9, Class: auditmsg.AuditClass{CPU: "zen4"}}
 	spoilt := m
 	spoilt.Median = -1
-	a.extra.send(protocol.MsgAuditResult, protocol.AuditResult{Audit: x.Audit, Measures: &spoilt})
+	a.extra.send(auditmsg.MsgAuditResult, auditmsg.AuditResult{Audit: x.Audit, Measures: &spoilt})
 	a.extra.expectError(protocol.CodeInvalidRequest)
-	a.extra.send(protocol.MsgAuditResult, protocol.AuditResult{Audit: x.Audit, Measures: &m})
+	a.extra.send(auditmsg.MsgAuditResult, auditmsg.AuditResult{Audit: x.Audit, Measures: &m})
 	r := a.record(1)
 	if r.Measures == nil || *r.Measures != m || r.Node != a.middle.id() || r.Auditor != a.extra.id() || r.Hop != 1 || r.Session != l.Session || r.Class.Llama != "b1" || r.Class.Engine != "test" {
 		t.Errorf("%+v", r)
 	}
-	a.extra.send(protocol.MsgAuditResult, protocol.AuditResult{Audit: x.Audit, Measures: &m})
+	a.extra.send(auditmsg.MsgAuditResult, auditmsg.AuditResult{Audit: x.Audit, Measures: &m})
 	a.extra.expectError(protocol.CodeNotFound)
 	var metrics string
 	a.get("/metrics", &metrics)
@@ -162,12 +163,12 @@ func TestAudit(t *testing.T) {
 func TestAuditFailures(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t, t.TempDir(), func(c *numeric.Config) { c.Patience = 20 * time.Second })
-	ask := func() *protocol.AuditTicket {
+	ask := func() *auditmsg.AuditTicket {
 		t.Helper()
 		// A session that has ended counts until the node's next report.
 		a.extra.report(6, 2, 4, func(s *protocol.ShardReport) { s.StepMicros = 500_000 })
 		a.run(protocol.PhaseDone)
-		return a.ticket(expect[protocol.AuditRun](a.extra, protocol.MsgAuditRun).Ticket)
+		return a.ticket(expect[auditmsg.AuditRun](a.extra, auditmsg.MsgAuditRun).Ticket)
 	}
 	n := 0
 	fails := func(code protocol.Code, message string) {
@@ -178,23 +179,23 @@ func TestAuditFailures(t *testing.T) {
 		}
 	}
 	x := ask()
-	a.extra.send(protocol.MsgAuditReady, protocol.AuditReady{Audit: x.Audit})
-	expect[protocol.AuditSend](a.tail, protocol.MsgAuditSend)
-	a.tail.send(protocol.MsgAuditResult, protocol.AuditResult{Audit: x.Audit, Error: protocol.Errorf(protocol.CodeNotFound, "no frames are kept here")})
+	a.extra.send(auditmsg.MsgAuditReady, auditmsg.AuditReady{Audit: x.Audit})
+	expect[auditmsg.AuditSend](a.tail, auditmsg.MsgAuditSend)
+	a.tail.send(auditmsg.MsgAuditResult, auditmsg.AuditResult{Audit: x.Audit, Error: protocol.Errorf(protocol.CodeNotFound, "no frames are kept here")})
 	fails(protocol.CodeNotFound, "no frames")
 
 	x = ask()
-	a.extra.send(protocol.MsgAuditReady, protocol.AuditReady{Audit: x.Audit})
-	expect[protocol.AuditSend](a.tail, protocol.MsgAuditSend)
-	a.extra.send(protocol.MsgAuditResult, protocol.AuditResult{Audit: x.Audit, Error: &protocol.Error{Code: "made_up", Message: strings.Repeat("x", 5000)}})
+	a.extra.send(auditmsg.MsgAuditReady, auditmsg.AuditReady{Audit: x.Audit})
+	expect[auditmsg.AuditSend](a.tail, auditmsg.MsgAuditSend)
+	a.extra.send(auditmsg.MsgAuditResult, auditmsg.AuditResult{Audit: x.Audit, Error: &protocol.Error{Code: "made_up", Message: strings.Repeat("x", 5000)}})
 	fails(protocol.CodeInternal, "xxx")
 	if r := a.record(n); len(r.Error.Message) > 300 {
 		t.Errorf("a message of %d bytes is kept", len(r.Error.Message))
 	}
 
 	x = ask()
-	a.extra.send(protocol.MsgAuditReady, protocol.AuditReady{Audit: x.Audit})
-	expect[protocol.AuditSend](a.tail, protocol.MsgAuditSend)
+	a.extra.send(auditmsg.MsgAuditReady, auditmsg.AuditReady{Audit: x.Audit})
+	expect[auditmsg.AuditSend](a.tail, auditmsg.MsgAuditSend)
 	a.clock.Advance(21 * time.Second) // and says nothing any more
 	fails(protocol.CodeTimeout, "no result")
 
@@ -209,10 +210,10 @@ func TestAuditFailures(t *testing.T) {
 	a.ready()
 	l := a.run(protocol.PhaseFailed)
 	for _, f := range []*fake{a.head, a.tail} {
-		if k := expect[protocol.AuditKeep](f, protocol.MsgAuditKeep); k.Drop {
+		if k := expect[auditmsg.AuditKeep](f, auditmsg.MsgAuditKeep); k.Drop {
 			t.Errorf("%+v", k)
 		}
-		if k := expect[protocol.AuditKeep](f, protocol.MsgAuditKeep); !k.Drop || k.Session != l.Session {
+		if k := expect[auditmsg.AuditKeep](f, auditmsg.MsgAuditKeep); !k.Drop || k.Session != l.Session {
 			t.Errorf("%+v", k)
 		}
 	}
@@ -257,12 +258,12 @@ func TestAuditMessagesHaveAPlace(t *testing.T) {
 	t.Parallel()
 	tr := start(t, t.TempDir(), &clock{})
 	g := tr.join(newKey(), protocol.RoleGateway)
-	for _, kind := range []protocol.MessageKind{protocol.MsgAuditKeep, protocol.MsgAuditRun, protocol.MsgAuditSend} {
+	for _, kind := range []protocol.MessageKind{auditmsg.MsgAuditKeep, auditmsg.MsgAuditRun, auditmsg.MsgAuditSend} {
 		g.send(kind, struct{}{})
 		g.expectError(protocol.CodeInvalidRequest)
 	}
-	g.send(protocol.MsgAuditReady, protocol.AuditReady{})
+	g.send(auditmsg.MsgAuditReady, auditmsg.AuditReady{})
 	g.expectError(protocol.CodeNotFound)
-	g.send(protocol.MsgAuditResult, []int{1})
+	g.send(auditmsg.MsgAuditResult, []int{1})
 	g.expectError(protocol.CodeInvalidRequest)
 }

@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"neuron/engine/protocol"
+	"neuron/internal/syserr"
 	"neuron/tracker-server/audit/numeric"
 	"neuron/tracker-server/billing"
 	"neuron/tracker-server/ledger"
@@ -173,7 +174,7 @@ func listen(addr string) (net.Listener, error) {
 	switch {
 	case err == nil:
 		return l, nil
-	case errors.Is(err, syscall.EADDRINUSE):
+	case syserr.AddrInUse(err):
 		return nil, protocol.Errorf(protocol.CodePortInUse, "another program listens on %s", addr)
 	case errors.Is(err, syscall.EACCES):
 		return nil, protocol.Errorf(protocol.CodeForbidden, "this user may not listen on %s", addr)

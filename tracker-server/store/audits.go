@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // Audits is the part of a store that keeps what numeric audits found. Prune
@@ -21,7 +22,7 @@ type Audits interface {
 // Audit is the record of one numeric audit, with the fields of numeric.Record.
 // Times have microseconds.
 type Audit struct {
-	Audit    protocol.AuditID
+	Audit    auditmsg.AuditID
 	Session  protocol.SessionID
 	Model    protocol.ModelID
 	Name     string
@@ -31,7 +32,7 @@ type Audit struct {
 	Auditor  protocol.NodeID
 	Begun    time.Time
 	Ended    time.Time
-	Class    protocol.AuditClass
-	Measures *protocol.AuditMeasures
+	Class    auditmsg.AuditClass
+	Measures *auditmsg.AuditMeasures
 	Error    *protocol.Error
 }

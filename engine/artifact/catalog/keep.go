@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
 	"neuron/internal/atomicfile"
+	"neuron/internal/syserr"
 	"neuron/internal/torrentfile"
 )
 
@@ -41,7 +41,7 @@ func (c *Client) keep(m *manifest.Manifest, raw, torrent []byte) (dir string, er
 	switch {
 	case err == nil:
 		return dir, nil
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case syserr.DiskFull(err):
 		return "", protocol.Errorf(protocol.CodeDiskFull, "keep the manifest of %s: no space left: %w", m.Name, err)
 	default:
 		return "", protocol.Errorf(protocol.CodeDataFolder, "keep the manifest of %s: %w", m.Name, err)

@@ -3,7 +3,6 @@
 package shelf
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -27,9 +26,6 @@ func allocated(_ string, st os.FileInfo) int64 {
 	}
 	return st.Size()
 }
-
-// isFull reports whether the file system or the user's quota has no room.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // markSparse does nothing: a file that was made longer has a hole here.
 func markSparse(*os.File) {}

@@ -1,9 +1,7 @@
 package shelf
 
 import (
-	"errors"
 	"os"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -37,12 +35,6 @@ func allocated(path string, st os.FileInfo) int64 {
 		return st.Size()
 	}
 	return int64(high)<<32 | int64(uint32(low))
-}
-
-// isFull reports whether the volume or the user's quota has no room.
-func isFull(err error) bool {
-	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
-		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED) || errors.Is(err, syscall.ENOSPC)
 }
 
 // markSparse lets the file have holes; see llama/cut. File systems without

@@ -11,6 +11,7 @@ import (
 
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
+	"neuron/internal/syserr"
 	"neuron/llama/cut"
 	"neuron/llama/gguf"
 )
@@ -232,7 +233,7 @@ func (s *Shelf) beginOnce() error {
 	}
 	if err := cut.Begin(s.dir, spec); err != nil {
 		var io *os.PathError
-		if errors.As(err, &io) || isFull(err) {
+		if errors.As(err, &io) || syserr.DiskFull(err) {
 			return ioError("write the model's metadata", err)
 		}
 		return protocol.Errorf(protocol.CodeModelInvalid, "the publisher's metadata: %w", err)

@@ -182,7 +182,18 @@ func (p *plan) addShard() error {
 		if e.Name != t.Name || int64(e.Bytes) != t.Bytes {
 			return invalid("tensor %.64q has %d bytes, its shape gives %d", t.Name, t.Bytes, e.Bytes)
 		}
-		if want := t.Layer; t.Use == manifest.UseLayer && f.layer != want || t.Use != manifest.UseLayer && f.layer != -1 {
+		// What no stage uses has a place here, as the layers of others have, and is
+		// never made.
+		var right bool
+		switch t.Use {
+		case manifest.UseLayer:
+			right = f.layer == t.Layer
+		case manifest.UseUnused:
+			right = f.layer >= m.Layers
+		default:
+			right = f.layer == -1
+		}
+		if !right {
 			return invalid("tensor %.64q is said to belong to layer %d", t.Name, t.Layer)
 		}
 		p.addTensor(i, f, cut.HeaderRegion+int64(e.Offset))

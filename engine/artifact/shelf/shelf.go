@@ -24,6 +24,7 @@ import (
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
 	"neuron/internal/filelock"
+	"neuron/internal/syserr"
 )
 
 // Options of a shelf; the zero value works.
@@ -205,7 +206,7 @@ func ioError(what string, err error) error {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case isFull(err):
+	case syserr.DiskFull(err):
 		return protocol.Errorf(protocol.CodeDiskFull, "%s: %w", what, err)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return protocol.Errorf(protocol.CodeNotFound, "%s: %w", what, err)

@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"neuron/engine/policy"
 	"neuron/engine/protocol"
 	"neuron/internal/atomicfile"
+	"neuron/internal/syserr"
 )
 
 // File is the name of the file in the data folder.
@@ -139,7 +139,7 @@ func (s *Store) saveLocked() {
 	s.saved = nil
 	if err != nil {
 		code := protocol.CodeDataFolder
-		if errors.Is(err, syscall.ENOSPC) {
+		if syserr.DiskFull(err) {
 			code = protocol.CodeDiskFull
 		}
 		s.saved = protocol.Errorf(code, "the settings are in force, but could not be saved: %w", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/engine/seam/wire"
 )
 
@@ -16,7 +17,7 @@ const auditWait = 60 * time.Second
 
 // SendAudit sends kept frames to an auditor and returns when it has taken them.
 // Frames have any slot and are not changed. Errors are coded.
-func (c *Client) SendAudit(ctx context.Context, to protocol.Peer, audit protocol.AuditID, side protocol.AuditSide, frames []*protocol.Frame) error {
+func (c *Client) SendAudit(ctx context.Context, to protocol.Peer, audit auditmsg.AuditID, side auditmsg.AuditSide, frames []*protocol.Frame) error {
 	var body []byte
 	for _, f := range frames {
 		var err error

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/pen"
 	"neuron/engine/seam/flow"
 	"neuron/engine/seam/wire"
 )
@@ -18,7 +19,7 @@ import (
 //	reader  reads frames, releases the window, feeds frames; the only one that
 //	        reads the carrier and the one that closes frames
 //	writer  writes pings, the last frame, and frames that their sender could
-//	        not write at once (type protocol.Pen). Token streams have none.
+//	        not write at once (type pen.Pen). Token streams have none.
 //
 // A watchdog timer ends the stream when the reader got no byte for the allowed
 // silence.
@@ -36,7 +37,7 @@ type stream struct {
 	cancel    context.CancelFunc
 	frames    chan *protocol.Frame
 	out       chan *protocol.Frame
-	pen       protocol.Pen
+	pen       pen.Pen
 	broken    chan error           // of a sender's write, for the writer; room for one
 	final     chan *protocol.Frame // the last frame to write; room for one
 	closing   sync.Once

@@ -17,6 +17,7 @@ import (
 
 	"neuron/engine/prefix"
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/rowbytes"
 	"neuron/engine/seam"
 )
 
@@ -388,9 +389,9 @@ func (s *session) compute(f *protocol.Frame, poison bool) *protocol.Error {
 	}
 	s.put(protocol.AckFrame(f.Header, protocol.Ack{Rows: f.Rows, Queue: 1, Compute: 2}))
 	if !s.tail {
-		p := protocol.RowParts{Hidden: protocol.F32Bytes(rows), DType: s.dtype, Width: Width}
+		p := rowbytes.Parts{Hidden: protocol.F32Bytes(rows), DType: s.dtype, Width: Width}
 		if s.dtype == protocol.DTypeF16 {
-			p.Hidden = protocol.F16Bytes(rows)
+			p.Hidden = rowbytes.F16Bytes(rows)
 		}
 		if s.leaves.IDs || f.Kind == protocol.KindVerify {
 			p.IDs = f.IDs()
@@ -398,7 +399,7 @@ func (s *session) compute(f *protocol.Frame, poison bool) *protocol.Error {
 		for i := range f.Rows {
 			p.TopK = append(p.TopK, ChosenAt(f.Pos+i, s.leaves.TopK)...)
 		}
-		out := protocol.RowFrame(f.Header, int(f.Rows), p)
+		out := rowbytes.Frame(f.Header, int(f.Rows), p)
 		s.stage.mu.Lock()
 		if s.stage.spoil != nil {
 			s.stage.spoil(out)
@@ -475,7 +476,7 @@ const MaxHops = Layers
 func values(f *protocol.Frame) []float32 {
 	b := f.Hidden()
 	if f.DType == protocol.DTypeF16 {
-		return protocol.F16Floats(b)
+		return rowbytes.F16Floats(b)
 	}
 	out := make([]float32, len(b)/4)
 	for i := range out {

@@ -10,6 +10,7 @@ import (
 	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
+	"neuron/engine/stage/worker/governor"
 	"neuron/internal/stopwatch"
 	"neuron/llama"
 	"neuron/llama/exec"
@@ -34,7 +35,7 @@ type state struct {
 	turn     uint32 // slot that prefilled last, for round robin
 
 	// gov chooses the threads of each call; nil when they are fixed.
-	gov     *governor
+	gov     *governor.Governor
 	threads int // of the newest call
 
 	stepMicros, chunkMicros int64
@@ -109,7 +110,7 @@ func (w *Worker) load(f *protocol.Frame) (*state, error) {
 	st.stage, st.vocab = s, s.Model().Vocab()
 	st.threads = c.Threads
 	if c.Adaptive {
-		st.gov = newGovernor(c.Threads, runtime.NumCPU())
+		st.gov = governor.New(c.Threads, runtime.NumCPU())
 		st.threads = 1
 	}
 	if err = st.measureMemory(); err == nil {

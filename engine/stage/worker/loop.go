@@ -75,9 +75,9 @@ func (st *state) load(foreign float64) {
 	if st.gov == nil {
 		return
 	}
-	was := st.gov.hostBusy()
-	st.gov.load(time.Now(), foreign)
-	if st.gov.hostBusy() != was {
+	was := st.gov.HostBusy()
+	st.gov.Load(time.Now(), foreign)
+	if st.gov.HostBusy() != was {
 		st.publish()
 	}
 }
@@ -184,7 +184,7 @@ func (st *state) step(group []*session) {
 	}
 	start, watch := time.Now(), stopwatch.Start()
 	if st.gov != nil {
-		st.threads = st.gov.next(start)
+		st.threads = st.gov.Next(start)
 	}
 	err := p.SetThreads(st.threads)
 	var r *exec.Result
@@ -194,7 +194,7 @@ func (st *state) step(group []*session) {
 	took := watch.Elapsed()
 	st.w.cancels.disarm()
 	if st.gov != nil && !prefill && err == nil {
-		st.gov.step(time.Now(), took, len(group)*int(group[0].queue[0].f.Rows))
+		st.gov.Step(time.Now(), took, len(group)*int(group[0].queue[0].f.Rows))
 	}
 	if errors.Is(err, exec.ErrAborted) && len(group) == 1 {
 		st.undo(group[0])
@@ -284,7 +284,7 @@ func (st *state) takeBack(s *session, pos uint32) error {
 
 // sample draws the session's token for pos from the logits of a batch row.
 func (st *state) sample(s *session, f *protocol.Frame, pos uint32, row int) (*protocol.Frame, error) {
-	tok, err := s.sampler.next(s.pool.run, row)
+	tok, err := s.sampler.Next(s.pool.run, row)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +324,7 @@ func (st *state) publish() {
 		FreeKVBytes: st.freeKV(), Sessions: len(st.sessions), Queue: queue,
 		StepMicros: st.stepMicros, ChunkMicros: st.chunkMicros,
 		Prefixes: st.prefixNames(), Snapshots: st.counts,
-		Threads: st.threads, HostBusy: st.gov != nil && st.gov.hostBusy(),
+		Threads: st.threads, HostBusy: st.gov != nil && st.gov.HostBusy(),
 	})
 }
 

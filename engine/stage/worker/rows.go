@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/rowbytes"
 	"neuron/engine/stage/wire"
 	"neuron/llama/exec"
 )
@@ -155,9 +156,9 @@ func (g *given) grow(o given, n, whole int) {
 // of a verify frame go with them, for the tail, and those that a later hop
 // needs.
 func (s *session) rowFrame(in *protocol.Frame, width int, g given) *protocol.Frame {
-	p := protocol.RowParts{DType: s.dtype, Width: width}
+	p := rowbytes.Parts{DType: s.dtype, Width: width}
 	if s.dtype == protocol.DTypeF16 {
-		p.Hidden = protocol.F16Bytes(g.hidden)
+		p.Hidden = rowbytes.F16Bytes(g.hidden)
 	} else {
 		p.Hidden = bytesOf(g.hidden)
 	}
@@ -166,15 +167,15 @@ func (s *session) rowFrame(in *protocol.Frame, width int, g given) *protocol.Fra
 	}
 	if s.out.TopK > 0 {
 		p.TopK = slices.Clone(g.topK)
-		protocol.Chosen(p.TopK, s.out.TopK, in.Pos)
+		rowbytes.Chosen(p.TopK, s.out.TopK, in.Pos)
 	}
-	return protocol.RowFrame(in.Header, int(in.Rows), p)
+	return rowbytes.Frame(in.Header, int(in.Rows), p)
 }
 
 // elements reads hidden states.
 func elements(b []byte, d protocol.DType) []float32 {
 	if d == protocol.DTypeF16 {
-		return protocol.F16Floats(b)
+		return rowbytes.F16Floats(b)
 	}
 	return floats(b)
 }

@@ -7,6 +7,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
+	"neuron/engine/stage/worker/sampling"
 )
 
 // session is one route session's part in this stage.
@@ -22,10 +23,10 @@ type session struct {
 	begun   bool      // a row came: nextPos is not only what is kept
 	prompt  beginning // for whom its state may be kept
 	queue   []queued
-	sampler *sampler  // on the tail
-	decoded time.Time // when it last decoded here
-	habit   habit     // how soon its rows follow each other
-	pace    pace      // what its prefill rows cost
+	sampler *sampling.Sampler // on the tail
+	decoded time.Time         // when it last decoded here
+	habit   habit             // how soon its rows follow each other
+	pace    pace              // what its prefill rows cost
 	seams
 }
 
@@ -101,7 +102,7 @@ func (st *state) newSession(slot uint32, o *wire.Open, b beginning, l *loaded) (
 		if o.Sampler == nil {
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "the tail needs sampler settings")
 		}
-		if s.sampler, err = newSampler(st.vocab, wholeWindows(o.Sampler, o.Context), o.Prompt); err != nil {
+		if s.sampler, err = sampling.New(st.vocab, o.Sampler, o.Context, o.Prompt); err != nil {
 			return nil, err
 		}
 	}
@@ -122,22 +123,10 @@ func (st *state) newSession(slot uint32, o *wire.Open, b beginning, l *loaded) (
 	return s, nil
 }
 
-// wholeWindows writes out the penalty windows of -1, which mean the session's
-// whole context.
-func wholeWindows(c *protocol.Sampler, context int) *protocol.Sampler {
-	out := *c
-	for _, n := range []*int32{&out.RepeatLastN, &out.DRYLastN} {
-		if *n == -1 {
-			*n = int32(min(max(context, 0), protocol.MaxContext))
-		}
-	}
-	return &out
-}
-
 // close frees what the session holds outside its pool.
 func (s *session) close() {
 	if s.sampler != nil {
-		s.sampler.close()
+		s.sampler.Close()
 	}
 }
 

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"runtime/metrics"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"neuron/engine/gateway/chattmpl"
 	"neuron/engine/protocol"
 	"neuron/engine/stage/wire"
+	"neuron/engine/stage/worker/sampling"
 	"neuron/llama"
 )
 
@@ -39,7 +39,7 @@ func (st *state) call(f *protocol.Frame) {
 		if g, err = llama.Grammar(st.vocab, c.Grammar, "root"); err == nil {
 			g.Free()
 		} else {
-			err = grammarError(err)
+			err = sampling.GrammarError(err)
 		}
 	case c.Op == wire.OpRender && !st.cfg.VocabOnly:
 		err = protocol.Errorf(protocol.CodeUnsupported, "templates run in the process of a tokenizer alone")
@@ -54,15 +54,6 @@ func (st *state) call(f *protocol.Frame) {
 		r = wire.Reply{Error: protocol.AsError(coded(err))}
 	}
 	st.w.sendJSON(protocol.KindReply, f.Slot, r)
-}
-
-// grammarError says in a sentence why a grammar is not taken.
-func grammarError(err error) error {
-	var e *llama.Error
-	if !errors.As(err, &e) || e.Code != llama.CodeGrammar {
-		return err
-	}
-	return protocol.Errorf(protocol.CodeGrammarInvalid, "the grammar cannot be used: %s", e.Detail)
 }
 
 // render runs the model's chat template, which came with the model and is as

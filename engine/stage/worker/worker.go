@@ -2,8 +2,8 @@
 // runs them through libllama, and writes what came out to the other. It has no
 // sockets and no keys, and ends when its input ends.
 //
-// It is the only package of the engine that imports the libllama binding.
-// Only the engine's main imports it.
+// It and worker/sampling are the only packages of the engine that import the
+// libllama binding. Only the engine's main imports it.
 //
 // Goroutines: read (only reads), write (pings every second, also during a long
 // step, and writes what the owner leaves to it), sample (reads how busy the computer is), and the
@@ -22,6 +22,7 @@ import (
 
 	"neuron/engine/probe"
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/pen"
 	"neuron/engine/stage/wire"
 )
 
@@ -36,7 +37,7 @@ type Worker struct {
 	log    *slog.Logger
 	inbox  chan arrival
 	outbox chan *protocol.Frame // what the writer has to write
-	pen    protocol.Pen         // writes to the parent
+	pen    pen.Pen              // writes to the parent
 	broken chan error           // of the owner's write, for the writer; room for one
 
 	// loads carries the newest reading of foreign load to the owner.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/anacrolix/torrent"
@@ -21,6 +20,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/swarm"
+	"neuron/internal/syserr"
 	"neuron/internal/version"
 )
 
@@ -73,7 +73,7 @@ func listen(ctx context.Context, addr string) (net.Listener, *protocol.Error) {
 	lc := net.ListenConfig{KeepAlive: -1}
 	l, err := lc.Listen(ctx, "tcp", addr)
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
+	case syserr.AddrInUse(err):
 		return nil, protocol.Errorf(protocol.CodePortInUse, "peers cannot connect: another program uses %s", addr)
 	case err != nil:
 		return nil, protocol.Errorf(protocol.CodePortInUse, "peers cannot connect at %s: %w", addr, err)

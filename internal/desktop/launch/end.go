@@ -11,7 +11,7 @@ import (
 
 // EndAll ends tray, window and engine of the data folder in order and returns
 // when none of them answers any more; nil when none did. The engine finishes its
-// sessions first, for half a minute at most. Errors: timeout, and those of the
+// sessions and answers first, for a minute at most. Errors: timeout, and those of the
 // local API.
 func (p *Programs) EndAll(ctx context.Context) error {
 	// The tray first, which ends the other two itself: it would start an engine

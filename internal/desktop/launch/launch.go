@@ -196,6 +196,11 @@ func shutDown(ctx context.Context, data string) error {
 		return err
 	}
 	defer c.Close()
+	// A second order would cut off what the engine finishes; others may have
+	// given the first.
+	if s, err := c.Status(ctx); err == nil && s.Ending != nil {
+		return nil
+	}
 	return c.Shutdown(ctx)
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // Config holds the rules. Zero values take what stands in brackets.
@@ -45,14 +46,14 @@ func (c *Config) fill() {
 	if c.Rows <= 0 {
 		c.Rows = 512
 	}
-	c.Rows = min(c.Rows, protocol.MaxAuditRows)
+	c.Rows = min(c.Rows, auditmsg.MaxAuditRows)
 	dur := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v
 		}
 	}
-	dur(&c.Keep, protocol.MaxAuditKeep)
-	c.Keep = min(c.Keep, protocol.MaxAuditKeep)
+	dur(&c.Keep, auditmsg.MaxAuditKeep)
+	c.Keep = min(c.Keep, auditmsg.MaxAuditKeep)
 	dur(&c.After, 2*time.Minute)
 	dur(&c.Settle, 10*time.Second)
 	dur(&c.Patience, 2*time.Minute)
@@ -69,7 +70,7 @@ func (c *Config) fill() {
 
 // Plan is one sampled session.
 type Plan struct {
-	Audit   protocol.AuditID
+	Audit   auditmsg.AuditID
 	Session protocol.SessionID
 	Model   protocol.ModelID
 	Name    string // the model's display name
@@ -84,7 +85,7 @@ type Plan struct {
 	Driver        protocol.NodeID
 	Rows          int
 	Begun         time.Time
-	Class         protocol.AuditClass // of Node, as it reported
+	Class         auditmsg.AuditClass // of Node, as it reported
 
 	avoid   map[protocol.NodeID]bool // everybody who had to do with the session
 	state   state
@@ -113,7 +114,7 @@ const (
 
 // Record is the end of an audit.
 type Record struct {
-	Audit    protocol.AuditID        `json:"audit"`
+	Audit    auditmsg.AuditID        `json:"audit"`
 	Session  protocol.SessionID      `json:"session"`
 	Model    protocol.ModelID        `json:"model"`
 	Name     string                  `json:"name"`
@@ -123,8 +124,8 @@ type Record struct {
 	Auditor  protocol.NodeID         `json:"auditor,omitempty"` // "" when nobody was asked
 	Begun    time.Time               `json:"begun"`
 	Ended    time.Time               `json:"ended"`
-	Class    protocol.AuditClass     `json:"class"`              // of Node
-	Measures *protocol.AuditMeasures `json:"measures,omitempty"` // nil when it failed
+	Class    auditmsg.AuditClass     `json:"class"`              // of Node
+	Measures *auditmsg.AuditMeasures `json:"measures,omitempty"` // nil when it failed
 	Error    *protocol.Error         `json:"error,omitempty"`    // why it failed
 }
 
@@ -137,7 +138,7 @@ type Candidate struct {
 	Exits  []int
 	Head   bool
 	Build  protocol.Build
-	Class  protocol.AuditClass
+	Class  auditmsg.AuditClass
 	// Idle says that it is ready and has no session.
 	Idle bool
 }
@@ -152,7 +153,7 @@ func (c *Candidate) Runs(use protocol.Range) bool {
 // Book holds the open plans.
 type Book struct {
 	cfg   Config
-	plans map[protocol.AuditID]*Plan
+	plans map[auditmsg.AuditID]*Plan
 	of    map[protocol.SessionID]*Plan
 	begun []time.Time // audits of the last minute
 }
@@ -160,7 +161,7 @@ type Book struct {
 // New makes an empty book.
 func New(cfg Config) *Book {
 	cfg.fill()
-	return &Book{cfg: cfg, plans: map[protocol.AuditID]*Plan{}, of: map[protocol.SessionID]*Plan{}}
+	return &Book{cfg: cfg, plans: map[auditmsg.AuditID]*Plan{}, of: map[protocol.SessionID]*Plan{}}
 }
 
 // Open is the number of open plans.
@@ -202,7 +203,7 @@ func (b *Book) Sample(now time.Time, l *protocol.Lease, name string, nodes func(
 	hop := hops[b.pick(len(hops))]
 	h := l.Hops[hop]
 	p := &Plan{
-		Audit: protocol.NewAuditID(), Session: l.Session, Model: l.Model, Name: name, Layers: l.Layers, Build: l.EngineBuild,
+		Audit: auditmsg.NewAuditID(), Session: l.Session, Model: l.Model, Name: name, Layers: l.Layers, Build: l.EngineBuild,
 		Hop: hop, Use: h.Use, Node: h.Node, Driver: l.Driver, Rows: min(b.cfg.Rows, l.Context), Begun: now,
 		avoid: avoid, since: now, tried: map[protocol.NodeID]bool{},
 	}
@@ -293,7 +294,7 @@ func (b *Book) Plans() []*Plan {
 
 // Ready notes that the asked node waits for the frames. Codes: not_found,
 // forbidden for a node that was not asked.
-func (b *Book) Ready(now time.Time, from protocol.NodeID, id protocol.AuditID) (*Plan, error) {
+func (b *Book) Ready(now time.Time, from protocol.NodeID, id auditmsg.AuditID) (*Plan, error) {
 	p := b.plans[id]
 	switch {
 	case p == nil:
@@ -309,7 +310,7 @@ func (b *Book) Ready(now time.Time, from protocol.NodeID, id protocol.AuditID) (
 // the record when the audit has ended with it: a node that was asked and
 // declines only makes room for the next one. Codes: invalid_request, not_found,
 // forbidden.
-func (b *Book) Result(now time.Time, from protocol.NodeID, r *protocol.AuditResult) (*Plan, *Record, error) {
+func (b *Book) Result(now time.Time, from protocol.NodeID, r *auditmsg.AuditResult) (*Plan, *Record, error) {
 	if err := r.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -358,7 +359,7 @@ func (b *Book) Expire(now time.Time) []*Record {
 	return out
 }
 
-func (b *Book) close(now time.Time, p *Plan, m *protocol.AuditMeasures, e *protocol.Error) *Record {
+func (b *Book) close(now time.Time, p *Plan, m *auditmsg.AuditMeasures, e *protocol.Error) *Record {
 	delete(b.plans, p.Audit)
 	delete(b.of, p.Session)
 	return &Record{

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 var (
@@ -43,7 +44,7 @@ func lease(cuts ...int) *protocol.Lease {
 func candidate(name string, first, last int, exits ...int) Candidate {
 	return Candidate{
 		Node: id(name), Addr: "h:1", Loaded: protocol.Range{First: first, Last: last}, Exits: exits, Head: first == 0, Build: build, Idle: true,
-		Class: protocol.AuditClass{Threads: 1, CPU: name},
+		Class: auditmsg.AuditClass{Threads: 1, CPU: name},
 	}
 }
 
@@ -173,8 +174,8 @@ func begin(t *testing.T, b *Book, now time.Time) *Plan {
 	return p
 }
 
-func good(rows int) *protocol.AuditMeasures {
-	return &protocol.AuditMeasures{Basis: protocol.AuditContribution, Rows: rows, Max: .02, P90: .01, Median: .001, MinCosine: 1}
+func good(rows int) *auditmsg.AuditMeasures {
+	return &auditmsg.AuditMeasures{Basis: auditmsg.AuditContribution, Rows: rows, Max: .02, P90: .01, Median: .001, MinCosine: 1}
 }
 
 func TestLifeOfAnAudit(t *testing.T) {
@@ -203,14 +204,14 @@ func TestLifeOfAnAudit(t *testing.T) {
 		if _, err := b.Ready(now, from, p.Audit); !isCode(err, protocol.CodeForbidden) {
 			t.Errorf("ready from %s: %v", name, err)
 		}
-		if _, _, err := b.Result(now, from, &protocol.AuditResult{Audit: p.Audit, Error: protocol.Errorf(protocol.CodeTimeout, "x")}); !isCode(err, protocol.CodeForbidden) {
+		if _, _, err := b.Result(now, from, &auditmsg.AuditResult{Audit: p.Audit, Error: protocol.Errorf(protocol.CodeTimeout, "x")}); !isCode(err, protocol.CodeForbidden) {
 			t.Errorf("result from %s: %v", name, err)
 		}
 	}
-	if _, _, err := b.Result(now, first, &protocol.AuditResult{Audit: p.Audit, Measures: good(5)}); !isCode(err, protocol.CodeForbidden) {
+	if _, _, err := b.Result(now, first, &auditmsg.AuditResult{Audit: p.Audit, Measures: good(5)}); !isCode(err, protocol.CodeForbidden) {
 		t.Errorf("a result before ready: %v", err)
 	}
-	if _, err := b.Ready(now, first, protocol.NewAuditID()); !isCode(err, protocol.CodeNotFound) {
+	if _, err := b.Ready(now, first, auditmsg.NewAuditID()); !isCode(err, protocol.CodeNotFound) {
 		t.Errorf("unknown: %v", err)
 	}
 	if q, err := b.Ready(now, first, p.Audit); q != p || err != nil || q.Auditor() != first {
@@ -219,22 +220,22 @@ func TestLifeOfAnAudit(t *testing.T) {
 	if _, err := b.Ready(now, first, p.Audit); !isCode(err, protocol.CodeForbidden) {
 		t.Errorf("ready twice: %v", err)
 	}
-	for name, r := range map[string]*protocol.AuditResult{"many rows": {Audit: p.Audit, Measures: good(513)}, "nothing": {Audit: p.Audit}} {
+	for name, r := range map[string]*auditmsg.AuditResult{"many rows": {Audit: p.Audit, Measures: good(513)}, "nothing": {Audit: p.Audit}} {
 		if _, _, err := b.Result(now, first, r); !isCode(err, protocol.CodeInvalidRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, _, err := b.Result(now, p.Output, &protocol.AuditResult{Audit: p.Audit, Measures: good(5)}); !isCode(err, protocol.CodeForbidden) {
+	if _, _, err := b.Result(now, p.Output, &auditmsg.AuditResult{Audit: p.Audit, Measures: good(5)}); !isCode(err, protocol.CodeForbidden) {
 		t.Errorf("measures of a keeper: %v", err)
 	}
-	_, r, err := b.Result(now, first, &protocol.AuditResult{Audit: p.Audit, Measures: good(40)})
+	_, r, err := b.Result(now, first, &auditmsg.AuditResult{Audit: p.Audit, Measures: good(40)})
 	if err != nil || r == nil || r.Measures.Rows != 40 || r.Node != p.Node || r.Auditor != first || r.Error != nil || !r.Ended.Equal(now) || !r.Begun.Equal(t0) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if b.Open() != 0 {
 		t.Error("it is still open")
 	}
-	if _, _, err := b.Result(now, first, &protocol.AuditResult{Audit: p.Audit, Measures: good(40)}); !isCode(err, protocol.CodeNotFound) {
+	if _, _, err := b.Result(now, first, &auditmsg.AuditResult{Audit: p.Audit, Measures: good(40)}); !isCode(err, protocol.CodeNotFound) {
 		t.Errorf("twice: %v", err)
 	}
 }
@@ -302,7 +303,7 @@ func TestWhoIsAsked(t *testing.T) {
 		if _, ok := ask(b, x); !ok {
 			t.Fatal("nobody is asked")
 		}
-		if _, r, err := b.Result(now, x.Node, &protocol.AuditResult{Audit: p.Audit, Error: protocol.Errorf(code, "no")}); r != nil || err != nil {
+		if _, r, err := b.Result(now, x.Node, &auditmsg.AuditResult{Audit: p.Audit, Error: protocol.Errorf(code, "no")}); r != nil || err != nil {
 			t.Fatal(r, err)
 		}
 		if again {
@@ -393,7 +394,7 @@ func TestTimes(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	a, c := protocol.AuditClass{Threads: 1, CPU: "haswell"}, protocol.AuditClass{Threads: 1, CPU: "zen4"}
+	a, c := auditmsg.AuditClass{Threads: 1, CPU: "haswell"}, auditmsg.AuditClass{Threads: 1, CPU: "zen4"}
 	var rs []Record
 	for i := range 100 {
 		m := good(10)
@@ -405,9 +406,9 @@ func TestSummary(t *testing.T) {
 	rs = append(rs, Record{Model: model, Name: "m", Class: a, Measures: m},
 		Record{Model: model, Error: protocol.Errorf(protocol.CodeTimeout, "x")}, Record{Error: protocol.Errorf(protocol.CodeTimeout, "x")})
 	want := []Line{
-		{Model: model, Name: "m", Basis: protocol.AuditContribution, Node: a, Auditor: a, Audits: 1, Rows: 7,
+		{Model: model, Name: "m", Basis: auditmsg.AuditContribution, Node: a, Auditor: a, Audits: 1, Rows: 7,
 			Median: Percentiles{.001, .001, .001, .001}, Max: Percentiles{.02, .02, .02, .02}},
-		{Model: model, Name: "m", Basis: protocol.AuditContribution, Node: a, Auditor: c, Audits: 100, Rows: 1000, Proven: 400,
+		{Model: model, Name: "m", Basis: auditmsg.AuditContribution, Node: a, Auditor: c, Audits: 100, Rows: 1000, Proven: 400,
 			Median: Percentiles{.05, .09, .099, .1}, Max: Percentiles{50, 90, 99, 100}},
 	}
 	if d := cmp.Diff(want, Summary(rs)); d != "" {
@@ -440,7 +441,7 @@ func FuzzResult(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		var r protocol.AuditResult
+		var r auditmsg.AuditResult
 		if json.Unmarshal(raw, &r) != nil {
 			return
 		}
@@ -456,7 +457,7 @@ func FuzzResult(f *testing.F) {
 			}
 			return
 		}
-		if b.Open() != 0 || rec.Measures != nil && (from != x.Node || rec.Measures.Rows > p.Rows || !(rec.Measures.Max <= protocol.MaxAuditDistance)) {
+		if b.Open() != 0 || rec.Measures != nil && (from != x.Node || rec.Measures.Rows > p.Rows || !(rec.Measures.Max <= auditmsg.MaxAuditDistance)) {
 			t.Fatalf("%+v", rec)
 		}
 		if !slices.ContainsFunc([]protocol.NodeID{x.Node, p.Input, p.Output}, func(n protocol.NodeID) bool { return n == from }) {

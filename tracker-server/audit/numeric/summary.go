@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 )
 
 // Line sums the audits of one model in which a class of audited nodes was
@@ -14,9 +15,9 @@ import (
 type Line struct {
 	Model   protocol.ModelID    `json:"model"`
 	Name    string              `json:"name"`
-	Basis   protocol.AuditBasis `json:"basis"`
-	Node    protocol.AuditClass `json:"node"`
-	Auditor protocol.AuditClass `json:"auditor"`
+	Basis   auditmsg.AuditBasis `json:"basis"`
+	Node    auditmsg.AuditClass `json:"node"`
+	Auditor auditmsg.AuditClass `json:"auditor"`
 	Audits  int                 `json:"audits"`
 	Rows    int                 `json:"rows"`
 	Proven  int                 `json:"proven"`
@@ -36,8 +37,8 @@ type Percentiles struct {
 
 type lineKey struct {
 	model         protocol.ModelID
-	basis         protocol.AuditBasis
-	node, auditor protocol.AuditClass
+	basis         auditmsg.AuditBasis
+	node, auditor auditmsg.AuditClass
 }
 
 // Summary sums records with measures, by model and pair of classes.
@@ -73,7 +74,7 @@ func Summary(records []Record) []Line {
 	return out
 }
 
-func compareClass(a, b protocol.AuditClass) int {
+func compareClass(a, b auditmsg.AuditClass) int {
 	return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Threads, b.Threads), cmp.Compare(a.Llama, b.Llama), cmp.Compare(a.Engine, b.Engine))
 }
 

@@ -8,22 +8,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/tracker-server/store"
 )
 
 func audits(t *testing.T, open Opener) {
 	s := open(t)
 	at := func(i int) time.Time { return t0.Add(time.Duration(i) * time.Minute) }
-	class := protocol.AuditClass{Threads: 2, CPU: "haswell", Llama: "b1", Engine: "0.2"}
+	class := auditmsg.AuditClass{Threads: 2, CPU: "haswell", Llama: "b1", Engine: "0.2"}
 	var want []store.Audit // newest first
 	for i := range 5 {
 		a := store.Audit{
-			Audit: protocol.NewAuditID(), Session: "s-1", Model: "m", Name: "name's", Hop: i, Use: protocol.Range{First: i, Last: i + 3},
+			Audit: auditmsg.NewAuditID(), Session: "s-1", Model: "m", Name: "name's", Hop: i, Use: protocol.Range{First: i, Last: i + 3},
 			Node: "n", Auditor: "o", Begun: at(i), Ended: at(i + 1), Class: class,
 		}
 		if i%2 == 0 {
-			a.Measures = &protocol.AuditMeasures{
-				Basis: protocol.AuditContribution, Rows: 40, Proven: 32, Exact: 3, Max: 1e-3, P90: 2.5e-4, Median: 1e-7, MinCosine: .999, MaxAbs: .25,
+			a.Measures = &auditmsg.AuditMeasures{
+				Basis: auditmsg.AuditContribution, Rows: 40, Proven: 32, Exact: 3, Max: 1e-3, P90: 2.5e-4, Median: 1e-7, MinCosine: .999, MaxAbs: .25,
 				Micros: 1234, Class: class,
 			}
 		} else {

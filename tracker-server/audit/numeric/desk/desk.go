@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/tracker-server/audit/numeric"
 	"neuron/tracker-server/store"
 )
@@ -91,24 +92,24 @@ func (d *Desk) Sample(l *protocol.Lease, name string) {
 	}
 }
 
-var sides = []protocol.AuditSide{protocol.AuditInput, protocol.AuditOutput}
+var sides = []auditmsg.AuditSide{auditmsg.AuditInput, auditmsg.AuditOutput}
 
 // keep tells both keepers to begin or to drop. Who is not connected keeps
 // nothing, and the audit fails with that reason when its turn comes.
 func (d *Desk) keep(p *numeric.Plan, drop bool) {
 	for _, side := range sides {
-		k := protocol.AuditKeep{Session: p.Session, Side: side, Drop: drop}
+		k := auditmsg.AuditKeep{Session: p.Session, Side: side, Drop: drop}
 		if !drop {
 			k.Rows, k.Seconds = p.Rows, int(d.book.Keep()/time.Second)
 		}
-		d.tell(p, side, protocol.MsgAuditKeep, k)
+		d.tell(p, side, auditmsg.MsgAuditKeep, k)
 	}
 }
 
 // tell reaches a keeper: a node, or the driver's gateway.
-func (d *Desk) tell(p *numeric.Plan, side protocol.AuditSide, kind protocol.MessageKind, body any) bool {
+func (d *Desk) tell(p *numeric.Plan, side auditmsg.AuditSide, kind protocol.MessageKind, body any) bool {
 	switch {
-	case side == protocol.AuditOutput:
+	case side == auditmsg.AuditOutput:
 		return d.o.Send(p.Output, protocol.RoleNode, kind, body)
 	case p.Hop > 0:
 		return d.o.Send(p.Input, protocol.RoleNode, kind, body)
@@ -138,7 +139,7 @@ func (d *Desk) Tick(ctx context.Context) {
 		return
 	}
 	// The store is read without the lock; what is used of a plan never changes.
-	run := protocol.AuditRun{Receipts: d.receipts(ctx, p)}
+	run := auditmsg.AuditRun{Receipts: d.receipts(ctx, p)}
 	var err error
 	if run.Ticket, err = d.ticket(p, protocol.Peer{Node: auditor.Node, Addr: auditor.Addr}); err != nil {
 		d.o.Logger.Error("sign an audit ticket", "audit", p.Audit, "err", err)
@@ -146,7 +147,7 @@ func (d *Desk) Tick(ctx context.Context) {
 	}
 	d.o.Lock.Lock()
 	defer d.o.Lock.Unlock()
-	if d.o.Send(auditor.Node, protocol.RoleNode, protocol.MsgAuditRun, run) {
+	if d.o.Send(auditor.Node, protocol.RoleNode, auditmsg.MsgAuditRun, run) {
 		d.o.Logger.Info("audit begins", "audit", p.Audit, "auditor", auditor.Node.Short(), "receipts", len(run.Receipts))
 	}
 }
@@ -169,8 +170,8 @@ func (d *Desk) next() (*numeric.Plan, numeric.Candidate) {
 }
 
 // ticket lets the keepers of p send to an auditor.
-func (d *Desk) ticket(p *numeric.Plan, auditor protocol.Peer) (*protocol.SignedAuditTicket, error) {
-	return protocol.SignAuditTicket(&protocol.AuditTicket{
+func (d *Desk) ticket(p *numeric.Plan, auditor protocol.Peer) (*auditmsg.SignedAuditTicket, error) {
+	return auditmsg.SignAuditTicket(&auditmsg.AuditTicket{
 		Version: protocol.Version, Audit: p.Audit, Session: p.Session, Model: p.Model, Layers: p.Layers, Use: p.Use, Build: p.Build, Rows: p.Rows,
 		Input: p.Input, Output: p.Output, Auditor: auditor, Expires: d.o.Now().Add(d.book.Patience()).UTC().Truncate(time.Second),
 	}, d.o.Key)
@@ -187,7 +188,7 @@ func (d *Desk) receipts(ctx context.Context, p *numeric.Plan) [][]byte {
 	var out [][]byte
 	for _, raw := range all {
 		s, r, err := protocol.ParseSignedReceipt(raw)
-		if err == nil && s.Both() && r.Hop == p.Hop && r.Node == p.Node && r.Span.EpochLast == 0 && int(r.Span.First) < p.Rows && len(out) < protocol.MaxAuditReceipts {
+		if err == nil && s.Both() && r.Hop == p.Hop && r.Node == p.Node && r.Span.EpochLast == 0 && int(r.Span.First) < p.Rows && len(out) < auditmsg.MaxAuditReceipts {
 			out = append(out, raw)
 		}
 	}
@@ -196,7 +197,7 @@ func (d *Desk) receipts(ctx context.Context, p *numeric.Plan) [][]byte {
 
 // ReadyLocked takes an auditor's word that it waits, and tells the keepers to
 // send to its address.
-func (d *Desk) ReadyLocked(from protocol.Peer, m *protocol.AuditReady) error {
+func (d *Desk) ReadyLocked(from protocol.Peer, m *auditmsg.AuditReady) error {
 	now := d.o.Now()
 	p, err := d.book.Ready(now, from.Node, m.Audit)
 	if err != nil {
@@ -207,11 +208,11 @@ func (d *Desk) ReadyLocked(from protocol.Peer, m *protocol.AuditReady) error {
 		return err
 	}
 	for _, side := range sides {
-		if d.tell(p, side, protocol.MsgAuditSend, protocol.AuditSend{Ticket: ticket, Side: side}) {
+		if d.tell(p, side, auditmsg.MsgAuditSend, auditmsg.AuditSend{Ticket: ticket, Side: side}) {
 			continue
 		}
 		gone := protocol.Errorf(protocol.CodeUnavailable, "the keeper of the %s is not connected", string(side))
-		_, r, err := d.book.Result(now, from.Node, &protocol.AuditResult{Audit: p.Audit, Error: gone})
+		_, r, err := d.book.Result(now, from.Node, &auditmsg.AuditResult{Audit: p.Audit, Error: gone})
 		if r != nil {
 			d.end(r)
 		}
@@ -221,7 +222,7 @@ func (d *Desk) ReadyLocked(from protocol.Peer, m *protocol.AuditReady) error {
 }
 
 // ResultLocked records what an auditor measured, or why it or a keeper failed.
-func (d *Desk) ResultLocked(from protocol.NodeID, m *protocol.AuditResult) error {
+func (d *Desk) ResultLocked(from protocol.NodeID, m *auditmsg.AuditResult) error {
 	if e := m.Error; e != nil {
 		code := e.Code
 		if !code.Known() {

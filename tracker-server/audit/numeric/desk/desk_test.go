@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/auditmsg"
 	"neuron/tracker-server/audit/numeric"
 	"neuron/tracker-server/store"
 )
@@ -136,18 +137,18 @@ func TestAwayKeeper(t *testing.T) {
 	w.end(false)
 	w.now = w.now.Add(10 * time.Second)
 	w.Tick(t.Context())
-	if last := w.sent[len(w.sent)-1]; last != (sent{id("x"), protocol.MsgAuditRun}) {
+	if last := w.sent[len(w.sent)-1]; last != (sent{id("x"), auditmsg.MsgAuditRun}) {
 		t.Fatalf("%+v", w.sent)
 	}
 	w.absent[id("c")] = true
-	audit := protocol.AuditID("")
+	audit := auditmsg.AuditID("")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.ReadyLocked(protocol.Peer{Node: id("x"), Addr: "h:1"}, &protocol.AuditReady{Audit: audit}); !errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {
+	if err := w.ReadyLocked(protocol.Peer{Node: id("x"), Addr: "h:1"}, &auditmsg.AuditReady{Audit: audit}); !errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {
 		t.Errorf("no audit: %v", err)
 	}
 	audit = w.book.Plans()[0].Audit
-	if err := w.ReadyLocked(protocol.Peer{Node: id("x"), Addr: "h:1"}, &protocol.AuditReady{Audit: audit}); err != nil {
+	if err := w.ReadyLocked(protocol.Peer{Node: id("x"), Addr: "h:1"}, &auditmsg.AuditReady{Audit: audit}); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.ended) != 1 || w.ended[0].Error.Code != protocol.CodeUnavailable || w.OpenLocked() != 0 {

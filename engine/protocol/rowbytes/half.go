@@ -1,4 +1,4 @@
-package protocol
+package rowbytes
 
 import (
 	"encoding/binary"

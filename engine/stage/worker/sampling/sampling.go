@@ -1,6 +1,11 @@
-package worker
+// Package sampling draws a session's tokens: libllama's chain of samplers as a
+// request asks for it, with the token's text and probabilities.
+//
+// Only engine/stage/worker imports it; like that it loads the library.
+package sampling
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -17,22 +22,23 @@ const (
 	maxSlow = 3
 )
 
-// sampler is a session's chain on the tail.
-type sampler struct {
+// Sampler is a session's chain on the tail.
+type Sampler struct {
 	vocab llama.Vocab
 	chain llama.Sampler
 	set   protocol.Sampler
 	slow  int // tokens in a row over which the grammar took too long
 }
 
-// newSampler builds the chain in llama.cpp's default order: bias and grammar,
+// New builds the chain in llama.cpp's default order: bias and grammar,
 // penalties, DRY, the truncating samplers, temperature, the draw. prompt is
-// what the penalties have to know.
-func newSampler(v llama.Vocab, c *protocol.Sampler, prompt []int32) (_ *sampler, err error) {
-	if err := checkSampler(c, v.N()); err != nil {
+// what the penalties have to know, context the session's cells.
+func New(v llama.Vocab, c *protocol.Sampler, context int, prompt []int32) (_ *Sampler, err error) {
+	c = wholeWindows(c, context)
+	if err := check(c, v.N()); err != nil {
 		return nil, err
 	}
-	s := &sampler{vocab: v, set: *c, chain: llama.NewChain()}
+	s := &Sampler{vocab: v, set: *c, chain: llama.NewChain()}
 	defer func() {
 		if err != nil {
 			s.chain.Free()
@@ -46,7 +52,7 @@ func newSampler(v llama.Vocab, c *protocol.Sampler, prompt []int32) (_ *sampler,
 	if c.Grammar != "" {
 		g, err := llama.Grammar(v, c.Grammar, "root")
 		if err != nil {
-			return nil, grammarError(err)
+			return nil, GrammarError(err)
 		}
 		if err := s.add(g, nil); err != nil {
 			return nil, err
@@ -72,8 +78,20 @@ func newSampler(v llama.Vocab, c *protocol.Sampler, prompt []int32) (_ *sampler,
 	return s, nil
 }
 
+// wholeWindows writes out the penalty windows of -1, which mean the session's
+// whole context.
+func wholeWindows(c *protocol.Sampler, context int) *protocol.Sampler {
+	out := *c
+	for _, n := range []*int32{&out.RepeatLastN, &out.DRYLastN} {
+		if *n == -1 {
+			*n = int32(min(max(context, 0), protocol.MaxContext))
+		}
+	}
+	return &out
+}
+
 // add puts a member into the chain, which owns it from then on.
-func (s *sampler) add(n llama.Sampler, err error) error {
+func (s *Sampler) add(n llama.Sampler, err error) error {
 	if err != nil {
 		return err
 	}
@@ -156,8 +174,8 @@ func draws(nVocab int, c *protocol.Sampler) []llama.Sampler {
 	return append(out, llama.Temp(c.Temperature), llama.Dist(c.Seed))
 }
 
-// checkSampler refuses values that libllama would assert on or misread.
-func checkSampler(c *protocol.Sampler, nVocab int) error {
+// check refuses values that libllama would assert on or misread.
+func check(c *protocol.Sampler, nVocab int) error {
 	for _, v := range []float32{c.Temperature, c.TopP, c.MinP, c.TypicalP, c.TopNSigma, c.XTCProbability, c.XTCThreshold,
 		c.RepeatPenalty, c.FrequencyPenalty, c.PresencePenalty, c.DRYMultiplier, c.DRYBase, c.MirostatTau, c.MirostatEta} {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
@@ -182,10 +200,11 @@ func checkSampler(c *protocol.Sampler, nVocab int) error {
 	return nil
 }
 
-func (s *sampler) close() { s.chain.Free() }
+// Close frees the chain.
+func (s *Sampler) Close() { s.chain.Free() }
 
-// next draws from the logits of a batch row and tells the chain.
-func (s *sampler) next(p *exec.Pool, row int) (protocol.Token, error) {
+// Next draws from the logits of a batch row and tells the chain.
+func (s *Sampler) Next(p *exec.Pool, row int) (protocol.Token, error) {
 	t := protocol.Token{Logprob: float32(math.NaN())}
 	var probs *exec.Logprobs
 	if s.set.Logprobs {
@@ -226,4 +245,13 @@ func (s *sampler) next(p *exec.Pool, row int) (protocol.Token, error) {
 		}
 	}
 	return t, nil
+}
+
+// GrammarError says in a sentence why a grammar is not taken.
+func GrammarError(err error) error {
+	var e *llama.Error
+	if !errors.As(err, &e) || e.Code != llama.CodeGrammar {
+		return err
+	}
+	return protocol.Errorf(protocol.CodeGrammarInvalid, "the grammar cannot be used: %s", e.Detail)
 }

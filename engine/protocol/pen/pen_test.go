@@ -1,4 +1,4 @@
-package protocol_test
+package pen_test
 
 import (
 	"bytes"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/pen"
 )
 
 func TestPen(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	var p protocol.Pen
+	var p pen.Pen
 	ping := protocol.ControlFrame(protocol.KindPing, 0, 0, 0)
 	try := func(want bool, frames ...*protocol.Frame) {
 		t.Helper()
@@ -28,7 +29,7 @@ func TestPen(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Unqueue()
-	large := &protocol.Frame{Header: protocol.Header{Kind: protocol.KindCall}, Payload: make([]byte, protocol.AtOnce+1)}
+	large := &protocol.Frame{Header: protocol.Header{Kind: protocol.KindCall}, Payload: make([]byte, pen.AtOnce+1)}
 	try(false, ping, large)
 	if err := p.Last(ping); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestPen(t *testing.T) {
 func TestPenStopsAtFailure(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	var p protocol.Pen
+	var p pen.Pen
 	p.Use(protocol.NewFrameWriter(failing{broken}, protocol.PipeLimits()))
 	ping := protocol.ControlFrame(protocol.KindPing, 0, 0, 0)
 	if ok, err := p.Try(ping); !ok || !errors.Is(err, broken) {

@@ -1,22 +1,31 @@
-package protocol
+// Package auditmsg holds the messages of numeric audits on the control channel:
+// what the tracker asks of keepers and auditors, its signed tickets, and what
+// they answer. Like the vocabulary it stands on it has no I/O.
+//
+// Engine and tracker import it; of our packages it imports engine/protocol only.
+package auditmsg
 
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/base32"
 	"encoding/json"
 	"math"
 	"net"
 	"strings"
 	"time"
+
+	"neuron/engine/protocol"
 )
 
-// Messages of numeric audits; they belong to the list in control.go.
+// Messages of numeric audits; they belong to the list in
+// engine/protocol/control.go.
 const (
-	MsgAuditKeep   MessageKind = "audit_keep"   // T: keep the frames of a session (AuditKeep)
-	MsgAuditRun    MessageKind = "audit_run"    // T: re-execute them (AuditRun)
-	MsgAuditReady  MessageKind = "audit_ready"  // N: the auditor can begin (AuditReady)
-	MsgAuditSend   MessageKind = "audit_send"   // T: send what was kept to the auditor (AuditSend)
-	MsgAuditResult MessageKind = "audit_result" // N: what came of it (AuditResult)
+	MsgAuditKeep   protocol.MessageKind = "audit_keep"   // T: keep the frames of a session (AuditKeep)
+	MsgAuditRun    protocol.MessageKind = "audit_run"    // T: re-execute them (AuditRun)
+	MsgAuditReady  protocol.MessageKind = "audit_ready"  // N: the auditor can begin (AuditReady)
+	MsgAuditSend   protocol.MessageKind = "audit_send"   // T: send what was kept to the auditor (AuditSend)
+	MsgAuditResult protocol.MessageKind = "audit_result" // N: what came of it (AuditResult)
 )
 
 // Bounds of one audit.
@@ -32,6 +41,9 @@ const (
 	maxTicket    = 8 << 10
 )
 
+// base32Lower is the alphabet of all ids, see engine/protocol/ids.go.
+var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
 // AuditID names an audit: "a-" and 26 characters of base32.
 type AuditID string
 
@@ -46,7 +58,7 @@ func NewAuditID() AuditID {
 func ParseAuditID(s string) (AuditID, error) {
 	rest, ok := strings.CutPrefix(s, "a-")
 	if b, err := base32Lower.DecodeString(rest); !ok || err != nil || len(b) != 16 || base32Lower.EncodeToString(b) != rest {
-		return "", Errorf(CodeInvalidRequest, "audit id %.64q is not well formed", s)
+		return "", protocol.Errorf(protocol.CodeInvalidRequest, "audit id %.64q is not well formed", s)
 	}
 	return AuditID(s), nil
 }
@@ -64,24 +76,24 @@ const (
 // AuditKeep asks a neighbour of a sampled hop to keep row frames of a session
 // from position 0 on. It may come before the session is opened.
 type AuditKeep struct {
-	Session SessionID `json:"session"`
-	Side    AuditSide `json:"side"`
-	Rows    int       `json:"rows"`    // 1 to MaxAuditRows
-	Seconds int       `json:"seconds"` // from now on, at most MaxAuditKeep
+	Session protocol.SessionID `json:"session"`
+	Side    AuditSide          `json:"side"`
+	Rows    int                `json:"rows"`    // 1 to MaxAuditRows
+	Seconds int                `json:"seconds"` // from now on, at most MaxAuditKeep
 	// Drop ends it: what was kept is forgotten.
 	Drop bool `json:"drop,omitempty"`
 }
 
 // Check refuses what cannot be kept.
 func (k *AuditKeep) Check() error {
-	if _, err := ParseSessionID(string(k.Session)); err != nil {
+	if _, err := protocol.ParseSessionID(string(k.Session)); err != nil {
 		return err
 	}
 	if k.Side != AuditInput && k.Side != AuditOutput {
-		return Errorf(CodeInvalidRequest, "audit side %.32q", string(k.Side))
+		return protocol.Errorf(protocol.CodeInvalidRequest, "audit side %.32q", string(k.Side))
 	}
 	if !k.Drop && (k.Rows < 1 || k.Rows > MaxAuditRows || k.Seconds < 1 || k.Seconds > int(MaxAuditKeep/time.Second)) {
-		return Errorf(CodeInvalidRequest, "keep %d rows for %d s", k.Rows, k.Seconds)
+		return protocol.Errorf(protocol.CodeInvalidRequest, "keep %d rows for %d s", k.Rows, k.Seconds)
 	}
 	return nil
 }
@@ -89,27 +101,27 @@ func (k *AuditKeep) Check() error {
 // AuditTicket lets two keepers hand frames of one session to one auditor. It
 // does not name the audited node.
 type AuditTicket struct {
-	Version int       `json:"version"`
-	Audit   AuditID   `json:"audit"`
-	Session SessionID `json:"session"`
-	Model   ModelID   `json:"model"`
+	Version int                `json:"version"`
+	Audit   AuditID            `json:"audit"`
+	Session protocol.SessionID `json:"session"`
+	Model   protocol.ModelID   `json:"model"`
 	// Layers is the model's layer count, Use the range to re-execute; it is
 	// never the tail's.
-	Layers int   `json:"layers"`
-	Use    Range `json:"use"`
+	Layers int            `json:"layers"`
+	Use    protocol.Range `json:"use"`
 	// Build is what the route ran.
-	Build Build `json:"build"`
-	Rows  int   `json:"rows"` // at most so many are sent and compared
+	Build protocol.Build `json:"build"`
+	Rows  int            `json:"rows"` // at most so many are sent and compared
 	// Input and Output are the keepers. The input keeper is the session's
 	// driver where Use starts at layer 0.
-	Input   NodeID    `json:"input"`
-	Output  NodeID    `json:"output"`
-	Auditor Peer      `json:"auditor"`
-	Expires time.Time `json:"expires"`
+	Input   protocol.NodeID `json:"input"`
+	Output  protocol.NodeID `json:"output"`
+	Auditor protocol.Peer   `json:"auditor"`
+	Expires time.Time       `json:"expires"`
 }
 
 // Keeper is the node that keeps a side.
-func (t *AuditTicket) Keeper(s AuditSide) NodeID {
+func (t *AuditTicket) Keeper(s AuditSide) protocol.NodeID {
 	if s == AuditInput {
 		return t.Input
 	}
@@ -134,7 +146,7 @@ func SignAuditTicket(t *AuditTicket, key ed25519.PrivateKey) (*SignedAuditTicket
 	}
 	raw, err := json.Marshal(t)
 	if err != nil {
-		return nil, Errorf(CodeInternal, "encode audit ticket: %w", err)
+		return nil, protocol.Errorf(protocol.CodeInternal, "encode audit ticket: %w", err)
 	}
 	return &SignedAuditTicket{
 		Ticket: raw, Key: key.Public().(ed25519.PublicKey), Sig: ed25519.Sign(key, append([]byte(auditDomain), raw...)),
@@ -146,49 +158,51 @@ func SignAuditTicket(t *AuditTicket, key ed25519.PrivateKey) (*SignedAuditTicket
 // Whom it names the caller compares.
 func (s *SignedAuditTicket) Verify(trusted ed25519.PublicKey, now time.Time) (*AuditTicket, error) {
 	if len(trusted) != ed25519.PublicKeySize || string(s.Key) != string(trusted) {
-		return nil, Errorf(CodeUnauthorized, "the audit ticket is signed by another tracker than this node's")
+		return nil, protocol.Errorf(protocol.CodeUnauthorized, "the audit ticket is signed by another tracker than this node's")
 	}
 	if len(s.Ticket) > maxTicket {
-		return nil, Errorf(CodeInvalidRequest, "audit ticket of %d bytes", len(s.Ticket))
+		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "audit ticket of %d bytes", len(s.Ticket))
 	}
 	if !ed25519.Verify(trusted, append([]byte(auditDomain), s.Ticket...), s.Sig) {
-		return nil, Errorf(CodeUnauthorized, "the audit ticket's signature is wrong")
+		return nil, protocol.Errorf(protocol.CodeUnauthorized, "the audit ticket's signature is wrong")
 	}
 	var t AuditTicket
 	if err := json.Unmarshal(s.Ticket, &t); err != nil {
-		return nil, Errorf(CodeInvalidRequest, "audit ticket: %w", err)
+		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "audit ticket: %w", err)
 	}
 	if err := t.check(); err != nil {
 		return nil, err
 	}
 	if now.After(t.Expires) {
-		return nil, Errorf(CodeForbidden, "the audit ticket ended at %s", t.Expires.UTC().Format(time.RFC3339))
+		return nil, protocol.Errorf(protocol.CodeForbidden, "the audit ticket ended at %s", t.Expires.UTC().Format(time.RFC3339))
 	}
 	return &t, nil
 }
 
 // check holds the rules that need no other knowledge than the ticket.
 func (t *AuditTicket) check() error {
-	bad := func(format string, args ...any) error { return Errorf(CodeInvalidRequest, format, args...) }
-	if t.Version != Version {
-		return Errorf(CodeProtocolVersion, "audit ticket version %d, this build speaks %d", t.Version, Version)
+	bad := func(format string, args ...any) error {
+		return protocol.Errorf(protocol.CodeInvalidRequest, format, args...)
+	}
+	if t.Version != protocol.Version {
+		return protocol.Errorf(protocol.CodeProtocolVersion, "audit ticket version %d, this build speaks %d", t.Version, protocol.Version)
 	}
 	if _, err := ParseAuditID(string(t.Audit)); err != nil {
 		return err
 	}
-	if _, err := ParseSessionID(string(t.Session)); err != nil {
+	if _, err := protocol.ParseSessionID(string(t.Session)); err != nil {
 		return err
 	}
-	if _, err := ParseModelID(string(t.Model)); err != nil {
+	if _, err := protocol.ParseModelID(string(t.Model)); err != nil {
 		return err
 	}
-	for _, n := range []NodeID{t.Input, t.Output, t.Auditor.Node} {
-		if _, err := ParseNodeID(string(n)); err != nil {
+	for _, n := range []protocol.NodeID{t.Input, t.Output, t.Auditor.Node} {
+		if _, err := protocol.ParseNodeID(string(n)); err != nil {
 			return err
 		}
 	}
 	switch host, port, err := net.SplitHostPort(t.Auditor.Addr); {
-	case err != nil || host == "" || port == "" || len(t.Auditor.Addr) > maxAddr:
+	case err != nil || host == "" || port == "" || len(t.Auditor.Addr) > protocol.MaxAddr:
 		return bad("auditor's address %.64q", t.Auditor.Addr)
 	case t.Auditor.Node == t.Output || t.Input == t.Output:
 		return bad("an auditor that keeps frames, or one keeper for both sides")
@@ -224,9 +238,9 @@ type AuditSend struct {
 // AuditResult ends an audit. Exactly one of Error and Measures is set; a keeper
 // only ever sends Error.
 type AuditResult struct {
-	Audit    AuditID        `json:"audit"`
-	Error    *Error         `json:"error,omitempty"`
-	Measures *AuditMeasures `json:"measures,omitempty"`
+	Audit    AuditID         `json:"audit"`
+	Error    *protocol.Error `json:"error,omitempty"`
+	Measures *AuditMeasures  `json:"measures,omitempty"`
 }
 
 // AuditBasis says what distances are relative to.
@@ -282,7 +296,7 @@ func (r *AuditResult) Check() error {
 		return err
 	}
 	if (r.Error == nil) == (r.Measures == nil) {
-		return Errorf(CodeInvalidRequest, "an audit result has either an error or measures")
+		return protocol.Errorf(protocol.CodeInvalidRequest, "an audit result has either an error or measures")
 	}
 	if r.Measures != nil {
 		return r.Measures.check()
@@ -291,7 +305,9 @@ func (r *AuditResult) Check() error {
 }
 
 func (m *AuditMeasures) check() error {
-	bad := func(format string, args ...any) error { return Errorf(CodeInvalidRequest, format, args...) }
+	bad := func(format string, args ...any) error {
+		return protocol.Errorf(protocol.CodeInvalidRequest, format, args...)
+	}
 	in := func(v, lo, hi float64) bool { return v >= lo && v <= hi } // false for NaN
 	switch {
 	case m.Basis != AuditContribution && m.Basis != AuditWhole:

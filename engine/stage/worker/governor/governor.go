@@ -1,17 +1,21 @@
-package worker
+// Package governor decides how many threads a stage computes with while the
+// computer's owner works on it. It is pure: times and loads in, a number out.
+//
+// Only engine/stage/worker imports it; it imports the standard library alone.
+package governor
 
 import (
 	"slices"
 	"time"
 )
 
-// governor decides how many threads a call gets. ggml's workers meet at
+// Governor decides how many threads a call gets. ggml's workers meet at
 // barriers and spin: with a busy program on each core two threads fall far
 // behind one (measured: steps of seconds), so threads are given only while
 // cores are free, and taken away at the first slow step.
 //
 // It has no clock of its own and starts nothing; the owner asks and tells.
-type governor struct {
+type Governor struct {
 	most  int // threads that the settings allow
 	cores int
 
@@ -58,12 +62,14 @@ const (
 	freeCore = 0.3
 )
 
-func newGovernor(most, cores int) *governor {
-	return &governor{most: max(1, most), cores: max(1, cores), threads: 1, penalty: firstPenalty, steps: map[stepKind][]time.Duration{}, best: map[int]time.Duration{}}
+// New makes a governor for at most so many threads on so many cores; it begins
+// with one thread.
+func New(most, cores int) *Governor {
+	return &Governor{most: max(1, most), cores: max(1, cores), threads: 1, penalty: firstPenalty, steps: map[stepKind][]time.Duration{}, best: map[int]time.Duration{}}
 }
 
 // room is the number of threads that free cores allow, at least one.
-func (g *governor) room() int {
+func (g *Governor) room() int {
 	busy := int(g.foreign)
 	if g.foreign-float64(busy) > freeCore {
 		busy++
@@ -71,8 +77,8 @@ func (g *governor) room() int {
 	return min(g.most, max(1, g.cores-busy))
 }
 
-// load takes a reading of foreign load.
-func (g *governor) load(now time.Time, foreign float64) {
+// Load takes a reading of foreign load, in cores that other programs keep busy.
+func (g *Governor) Load(now time.Time, foreign float64) {
 	g.foreign = foreign
 	if g.room() <= g.threads {
 		g.quietSince = time.Time{}
@@ -84,8 +90,8 @@ func (g *governor) load(now time.Time, foreign float64) {
 	}
 }
 
-// next is the number of threads for the call that starts now.
-func (g *governor) next(now time.Time) int {
+// Next is the number of threads for the call that starts now.
+func (g *Governor) Next(now time.Time) int {
 	room := g.room()
 	switch {
 	case room < g.threads:
@@ -97,9 +103,9 @@ func (g *governor) next(now time.Time) int {
 	return g.threads
 }
 
-// step tells how long a decode call of so many rows took with the threads of
-// next.
-func (g *governor) step(now time.Time, took time.Duration, rows int) {
+// Step tells how long a decode call of so many rows took with the threads of
+// Next.
+func (g *Governor) Step(now time.Time, took time.Duration, rows int) {
 	kind := stepKind{g.threads, rows}
 	past := g.steps[kind]
 	if len(past) >= medianFrom && took > slowFactor*median(past) && g.threads > 1 {
@@ -134,8 +140,8 @@ func (g *governor) step(now time.Time, took time.Duration, rows int) {
 	}
 }
 
-// hostBusy reports that even one thread misses the promised step time.
-func (g *governor) hostBusy() bool { return g.busy }
+// HostBusy reports that even one thread misses the promised step time.
+func (g *Governor) HostBusy() bool { return g.busy }
 
 func median(v []time.Duration) time.Duration {
 	s := slices.Clone(v)

@@ -1,8 +1,15 @@
-package protocol
+// Package pen lets several goroutines write the frames of one byte stream, each
+// at once where nothing waits. It starts no goroutine and opens nothing.
+//
+// engine/seam and engine/stage/worker import it; of our packages it imports
+// engine/protocol only.
+package pen
 
 import (
 	"sync"
 	"sync/atomic"
+
+	"neuron/engine/protocol"
 )
 
 // Pen writes the frames of one byte stream for several goroutines. Whoever has
@@ -14,7 +21,7 @@ type Pen struct {
 	queued atomic.Int64
 
 	mu   sync.Mutex // held while writing; guards below
-	fw   *FrameWriter
+	fw   *protocol.FrameWriter
 	over bool // nothing may be written any more
 }
 
@@ -23,7 +30,7 @@ type Pen struct {
 const AtOnce = 64 << 10
 
 // Use gives the pen its stream.
-func (p *Pen) Use(fw *FrameWriter) {
+func (p *Pen) Use(fw *protocol.FrameWriter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fw = fw
@@ -39,7 +46,7 @@ func (p *Pen) Unqueue() { p.queued.Add(-1) }
 // Try writes the frames in one piece, if it can do so at once and none is
 // larger than AtOnce. The error is that of the write, and the last one: the pen
 // writes nothing after it.
-func (p *Pen) Try(frames ...*Frame) (bool, error) {
+func (p *Pen) Try(frames ...*protocol.Frame) (bool, error) {
 	for _, f := range frames {
 		if len(f.Payload) > AtOnce {
 			return false, nil
@@ -58,14 +65,14 @@ func (p *Pen) Try(frames ...*Frame) (bool, error) {
 }
 
 // Write is for the stream's own writer. The pen must have a stream.
-func (p *Pen) Write(frames ...*Frame) error {
+func (p *Pen) Write(frames ...*protocol.Frame) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fw.Write(frames...)
 }
 
 // Last writes frames and lets nothing follow.
-func (p *Pen) Last(frames ...*Frame) error {
+func (p *Pen) Last(frames ...*protocol.Frame) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
