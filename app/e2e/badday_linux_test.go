@@ -62,7 +62,7 @@ func TestBadDay(t *testing.T) {
 	d.there("window/chats.db.damaged-*", "window/prefs.broken.json")
 	d.change("the chat page tells it", func() { d.control(pageKey(t, "chat")) })
 	d.picture("e2e-bad-1-files")
-	d.ask("What is Neuron?", []*localnet.Node{node})
+	d.askHere("What is Neuron?", []*localnet.Node{node})
 
 	// The chats' file is deleted under the window: it comes back with all of it.
 	for _, suffix := range []string{"", "-wal", "-shm"} {

@@ -95,11 +95,17 @@ func balance(d *desk, c *localapi.Client) (n int64) {
 	return n
 }
 
-// ask asks a question on the chat page, by the keyboard, and reads the answer of
-// the computers that hold the model.
+// ask opens the chat page and asks a question there.
 func (d *desk) ask(question string, nodes []*localnet.Node) {
 	d.t.Helper()
 	d.change("the chat page is shown", func() { d.control(pageKey(d.t, "chat")) })
+	d.askHere(question, nodes)
+}
+
+// askHere asks a question on the chat page, by the keyboard, and reads the answer
+// of the computers that hold the model.
+func (d *desk) askHere(question string, nodes []*localnet.Node) {
+	d.t.Helper()
 	d.change("the question is typed", func() { d.text(question) })
 	var s saidChat
 	until(d.ctx, d.t, "the question is kept as a draft", func() bool {
