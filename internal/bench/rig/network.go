@@ -135,11 +135,14 @@ func Retry(ctx context.Context, f func() error) error {
 }
 
 // lease signs a lease over nodes in order.
+//
+// Its routes are private: the driver here signs no receipts, and hops that are
+// owed signatures end a session after some seconds.
 func (n *Network) lease(id protocol.SessionID, cells int, nodes ...*Node) (*protocol.SignedLease, *protocol.Lease, error) {
 	first := nodes[0].Capab
 	l := &protocol.Lease{
 		Version: protocol.Version, Session: id, Model: first.Model, Layers: first.Layers, Driver: n.id.ID(),
-		Context: cells, DType: protocol.DTypeF32, EngineBuild: first.Build, Policy: protocol.PolicyPublic,
+		Context: cells, DType: protocol.DTypeF32, EngineBuild: first.Build, Policy: protocol.PolicyPrivate,
 		Issued: time.Now(), Expires: time.Now().Add(time.Hour),
 	}
 	for _, x := range nodes {
