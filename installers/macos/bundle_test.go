@@ -1,3 +1,5 @@
+// Package macos holds the tests of the application bundle that the scripts beside it
+// make. Nothing imports it.
 package macos
 
 import (
