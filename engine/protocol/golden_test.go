@@ -4,26 +4,17 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/protocoltest"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// update rewrites golden files and the generated page of codes:
-//
-//	go test ./engine/protocol -update
-var update = flag.Bool("update", false, "rewrite golden files and docs/protocol/errors.md")
-
-// separator stands between a golden file's input and its expected output.
-const separator = "\n----\n"
 
 // goldenFrame describes a frame in words that a person can check. Exactly one
 // of the payload fields is used.
@@ -217,24 +208,6 @@ func undump(t *testing.T, s string) []byte {
 	return out
 }
 
-// splitGolden reads a golden file; a new one has no output yet.
-func splitGolden(t *testing.T, path string) (input, want string) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	input, want, _ = strings.Cut(string(b), separator)
-	return strings.TrimRight(input, "\n"), want
-}
-
-func writeGolden(t *testing.T, path, input, output string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(input+separator+output), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestGoldenFrames holds the bytes of every frame kind. A change here breaks
 // nodes that are already out: it needs a new FrameVersion, not a new golden.
 func TestGoldenFrames(t *testing.T) {
@@ -245,7 +218,7 @@ func TestGoldenFrames(t *testing.T) {
 	seen := make(map[protocol.Kind]bool)
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			input, want := splitGolden(t, path)
+			input, _ := protocoltest.Split(t, path)
 			dec := json.NewDecoder(strings.NewReader(input))
 			dec.DisallowUnknownFields()
 			var g goldenFrame
@@ -258,14 +231,7 @@ func TestGoldenFrames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := dump(wire)
-			if *update {
-				writeGolden(t, path, input, got)
-				return
-			}
-			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("wire form (-want +got):\n%s", d)
-			}
+			want := protocoltest.Golden(t, path, input, dump(wire))
 			back, err := protocol.NewFrameReader(bytes.NewReader(undump(t, want)), protocol.PipeLimits()).Read()
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/protocoltest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -104,14 +105,8 @@ func TestGoldenLease(t *testing.T) {
 	key := testKey("tracker")
 	s := sign(t, testLease(), key)
 	got := fmt.Sprintf("lease %s\nkey   %s\nsig   %s\n", s.Lease, hex.EncodeToString(s.Key), hex.EncodeToString(s.Sig))
-	if *update {
-		writeGolden(t, path, `A lease of two hops, signed over "neuron-lease-v1", a zero byte and the lease's JSON.
+	protocoltest.Golden(t, path, `A lease of two hops, signed over "neuron-lease-v1", a zero byte and the lease's JSON.
 The key's seed is the SHA-256 of "test key tracker".`, got)
-		return
-	}
-	if _, want := splitGolden(t, path); want != got {
-		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
-	}
 }
 
 func TestLeaseTime(t *testing.T) {

@@ -8,14 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/protocoltest"
 	"neuron/engine/protocol/spans"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,21 +93,14 @@ const receiptsPage = "../../docs/protocol/receipts.md"
 // that lie on disks void: it needs a new ReceiptVersion.
 func TestGoldenReceipt(t *testing.T) {
 	const path = "testdata/golden/receipt-signed.txt"
-	input, want := splitGolden(t, path)
+	input, _ := protocoltest.Split(t, path)
 	wire := testSignedReceipt(t, testReceipt()).Encode()
-	got := dumpReceipt(wire)
-	if *update {
-		writeGolden(t, path, input, got)
-		want = got
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("wire form (-want +got):\n%s", d)
-	}
+	want := protocoltest.Golden(t, path, input, dumpReceipt(wire))
 	page, err := os.ReadFile(receiptsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
+	if *protocoltest.Update {
 		example := regexp.MustCompile("(?s)```text\n   0 magic.*?```\n")
 		page = example.ReplaceAllLiteral(page, []byte("```text\n"+want+"```\n"))
 		if err := os.WriteFile(receiptsPage, page, 0o644); err != nil {
@@ -117,32 +109,6 @@ func TestGoldenReceipt(t *testing.T) {
 	}
 	if !strings.Contains(string(page), "```text\n"+want+"```\n") {
 		t.Errorf("docs/protocol/receipts.md does not show this example:\n%s", want)
-	}
-}
-
-// TestGoldenReceiptMessages holds the JSON of the messages that carry receipts.
-func TestGoldenReceiptMessages(t *testing.T) {
-	for name, zero := range map[string]any{
-		"receipts": protocol.Receipts{}, "receipt-verdicts": protocol.ReceiptVerdicts{}, "receipt-mark": protocol.ReceiptMark{},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join("testdata", "golden", "json-"+name+".txt")
-			typ := reflect.TypeOf(zero)
-			full := reflect.New(typ)
-			var n int64
-			fill(full.Elem(), "", &n)
-			out, err := json.MarshalIndent(full.Interface(), "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if *update {
-				writeGolden(t, path, typ.String()+" with every field set: strings hold the field's path, numbers count up.", string(out)+"\n")
-				return
-			}
-			if _, want := splitGolden(t, path); want != string(out)+"\n" {
-				t.Errorf("JSON form (-want +got):\n%s", cmp.Diff(want, string(out)+"\n"))
-			}
-		})
 	}
 }
 
