@@ -50,7 +50,8 @@ type Query struct {
 	Limit  int    // of a statement: lines of a page, to 1000; 0 is the tracker's choice
 }
 
-func (q Query) encode(format string) string {
+// Encode is the query of an address; format is json or csv.
+func (q Query) Encode(format string) string {
 	v := url.Values{}
 	for name, s := range map[string]string{
 		"since": q.Since, "until": q.Until, "model": q.Model, "range": q.Range, "book": q.Book, "cursor": q.Cursor, "format": format,
@@ -67,7 +68,7 @@ func (q Query) encode(format string) string {
 
 // Statement is a page of the account's lines.
 func (c *Client) Statement(ctx context.Context, key ed25519.PrivateKey, q Query) (*Statement, error) {
-	s, err := ask[Statement](ctx, c, key, http.MethodGet, "/v1/account/statement?"+q.encode("json"), nil)
+	s, err := ask[Statement](ctx, c, key, http.MethodGet, "/v1/account/statement?"+q.Encode("json"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (c *Client) Statement(ctx context.Context, key ed25519.PrivateKey, q Query)
 
 // Earnings are the account's earnings per day, model and range.
 func (c *Client) Earnings(ctx context.Context, key ed25519.PrivateKey, q Query) (*Earnings, error) {
-	e, err := ask[Earnings](ctx, c, key, http.MethodGet, "/v1/account/earnings?"+q.encode("json"), nil)
+	e, err := ask[Earnings](ctx, c, key, http.MethodGet, "/v1/account/earnings?"+q.Encode("json"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +102,12 @@ func (c *Client) Earnings(ctx context.Context, key ed25519.PrivateKey, q Query) 
 // StatementCSV and EarningsCSV are the same as files for spreadsheets, which the
 // tracker writes. A statement is whole, not a page.
 func (c *Client) StatementCSV(ctx context.Context, key ed25519.PrivateKey, q Query) ([]byte, error) {
-	return c.csv(ctx, key, "/v1/account/statement?"+q.encode("csv"))
+	return c.csv(ctx, key, "/v1/account/statement?"+q.Encode("csv"))
 }
 
 // EarningsCSV is Earnings as a file.
 func (c *Client) EarningsCSV(ctx context.Context, key ed25519.PrivateKey, q Query) ([]byte, error) {
-	return c.csv(ctx, key, "/v1/account/earnings?"+q.encode("csv"))
+	return c.csv(ctx, key, "/v1/account/earnings?"+q.Encode("csv"))
 }
 
 func (c *Client) csv(ctx context.Context, key ed25519.PrivateKey, path string) ([]byte, error) {

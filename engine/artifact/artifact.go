@@ -54,7 +54,7 @@ func Inspect(ctx context.Context, path, cacheDir string, log *slog.Logger) (*Sou
 		return nil, openError(path, err)
 	}
 	defer m.Close()
-	desc, err := describe(path, m)
+	desc, err := Describe(path, m)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (s *Source) openWhole(m *manifest.Manifest) error {
 		return openError(s.Files[0], err)
 	}
 	defer g.Close()
-	s.Model, err = describe(m.Name, g)
+	s.Model, err = Describe(m.Name, g)
 	return err
 }
 

@@ -8,9 +8,9 @@ import (
 	"neuron/llama/gguf"
 )
 
-// describe reads what a whole model's files say of it, and refuses what must
-// not reach the library.
-func describe(name string, g *gguf.Model) (*family.Model, error) {
+// Describe reads what a whole model's files say of it, and refuses what must not
+// reach the library. Errors: model_invalid, unsupported.
+func Describe(name string, g *gguf.Model) (*family.Model, error) {
 	m, err := family.Describe(g.Meta())
 	if err == nil {
 		err = m.CheckTensors(func(tensor string) bool { _, ok := g.Tensor(tensor); return ok })

@@ -2,7 +2,6 @@ package artifact_test
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"neuron/engine/artifact"
+	"neuron/engine/artifact/artifacttest"
 	"neuron/engine/artifact/shelf"
 	"neuron/engine/manifest"
 	"neuron/engine/planner"
@@ -268,8 +268,8 @@ func TestRefusedForTheLibrary(t *testing.T) {
 	if err := archs.Write(good, "codeshell", gguf.TypeQ4_0, 3); err != nil {
 		t.Fatal(err)
 	}
-	again(t, good, bare, "codeshell", func(name string) bool { return name != "token_embd.weight" })
-	again(t, good, plm, "plm", func(string) bool { return true })
+	artifacttest.Rewrite(t, good, bare, "codeshell", func(name string) bool { return name != "token_embd.weight" })
+	artifacttest.Rewrite(t, good, plm, "plm", func(string) bool { return true })
 	inspect(t, good, "")
 	for path, text := range map[string]string{bare: "without token_embd.weight", plm: "flash attention"} {
 		_, err := artifact.Inspect(t.Context(), path, "", quiet)
@@ -296,36 +296,5 @@ func TestRefusedForTheLibrary(t *testing.T) {
 		if code(err) != protocol.CodeUnsupported {
 			t.Errorf("a folder with %s: %v", path, err)
 		}
-	}
-}
-
-// again writes a model anew as one of another family, with some of its tensors.
-func again(t *testing.T, src, dst, arch string, keep func(name string) bool) {
-	t.Helper()
-	m, err := gguf.OpenModel(src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	was := m.Meta().Architecture()
-	kvs := slices.Clone(m.Meta().KVs)
-	for i, kv := range kvs {
-		if kv.Key == gguf.ArchitectureKey {
-			kvs[i].Value = gguf.String(arch)
-		}
-		if rest, ok := strings.CutPrefix(kv.Key, was+"."); ok {
-			kvs[i].Key = arch + "." + rest
-		}
-	}
-	var infos []gguf.TensorInfo
-	var data [][]byte
-	for _, x := range m.Tensors() {
-		if keep(x.Name) {
-			infos, data = append(infos, gguf.TensorInfo{Name: x.Name, Dims: x.Dims, Type: x.Type}), append(data, m.Data(x))
-		}
-	}
-	put := func(i int, w io.Writer) error { _, err := w.Write(data[i]); return err }
-	if err := gguf.WriteFile(dst, kvs, infos, put, gguf.WriteOptions{}); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -43,9 +42,7 @@ hash over all of it, is computed for --id and --json.`,
 				shard := artifact.Shard{Source: src, Range: protocol.Range{Last: src.Model.Layers}}
 				report := shard.Capability(chunkRows)
 				report.WeightBytes = src.Weight
-				e := json.NewEncoder(out)
-				e.SetIndent("", "  ")
-				return e.Encode(report)
+				return printJSON(out, report)
 			}
 			v, err := inspect(args[0], memory)
 			if err != nil {
@@ -88,8 +85,9 @@ func inspect(path string, memory float64) (*inspection, error) {
 		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s is not a usable GGUF: %w", path, err)
 	}
 	defer f.Close()
-	if v.model, err = family.Describe(f.Meta()); err != nil {
-		return nil, protocol.Errorf(protocol.CodeModelInvalid, "%s: %w", path, err)
+	// As a node reads it, so that what cannot be run is not described either.
+	if v.model, err = artifact.Describe(path, f); err != nil {
+		return nil, err
 	}
 	v.memory = int64(memory * 1e9)
 	if v.memory <= 0 {

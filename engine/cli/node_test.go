@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"neuron/engine/artifact/artifacttest"
+	"neuron/engine/cli/clitest"
 	"neuron/engine/localapi"
 	"neuron/engine/program"
 	"neuron/engine/protocol"
@@ -20,44 +19,18 @@ import (
 	"neuron/llama/synth"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
 // in runs a command in this process and wants success.
 func in(t *testing.T, args ...string) string {
 	t.Helper()
-	var out bytes.Buffer
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetOut(&out)
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
-	return out.String()
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
-	}
+	return clitest.In(t, newRoot(), args...)
 }
 
 func TestInspect(t *testing.T) {
-	golden(t, "inspect-guide.txt", in(t, "models", "inspect", "--memory", "16", "--id", guide))
+	clitest.Golden(t, "inspect-guide.txt", in(t, "models", "inspect", "--memory", "16", "--id", guide))
 	if out := in(t, "inspect", guide); strings.Contains(out, "\nid ") || !strings.Contains(out, "of memory could hold all of it") {
 		t.Errorf("inspected without an id:\n%s", out)
 	}
-	golden(t, "inspect-guide.json", in(t, "inspect", "--json", guide))
+	clitest.Golden(t, "inspect-guide.json", in(t, "inspect", "--json", guide))
 
 	// A family that is not certified says that it is not cut.
 	raw, err := os.ReadFile(guide)
@@ -90,6 +63,27 @@ func TestInspect(t *testing.T) {
 	if c.Name != "small" || c.Architecture != "qwen3" || c.Layers != shape.Layers || c.Width != shape.Embd || c.MaxContext != shape.Context ||
 		c.KVBytesPerCell != int64(2*2*shape.Layers*shape.KVHeads*shape.HeadDim) {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestInspectRefuses: what "run" would not give to the library is described in
+// neither form.
+func TestInspectRefuses(t *testing.T) {
+	dir := t.TempDir()
+	good, bare, plm := filepath.Join(dir, "good.gguf"), filepath.Join(dir, "bare.gguf"), filepath.Join(dir, "plm.gguf")
+	artifacttest.Rewrite(t, guide, good, "codeshell", func(string) bool { return true })
+	artifacttest.Rewrite(t, good, bare, "codeshell", func(tensor string) bool { return tensor != "token_embd.weight" })
+	artifacttest.Rewrite(t, good, plm, "plm", func(string) bool { return true })
+	for path, text := range map[string]string{bare: "without token_embd.weight", plm: "flash attention"} {
+		for _, form := range []string{"--json=false", "--json"} {
+			out, err := clitest.Refused(t, protocol.CodeUnsupported, newRoot(), "inspect", form, path)
+			if out != "" || err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("inspect %s %s: %v\n%s", form, filepath.Base(path), err, out)
+			}
+		}
+	}
+	if out := in(t, "inspect", good); !strings.Contains(out, "family   codeshell\n") {
+		t.Errorf("with an embedding:\n%s", out)
 	}
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -32,9 +31,7 @@ func local[T any](use, short string, ask func(context.Context, *localapi.Client)
 				return err
 			}
 			if asJSON {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(v)
+				return printJSON(c.OutOrStdout(), v)
 			}
 			return show(c.OutOrStdout(), v)
 		},

@@ -3,7 +3,6 @@ package localapi
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -258,20 +257,4 @@ func list[T any](f func(context.Context, accounts.Query) (T, error), file func(c
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		w.Write(raw)
 	}
-}
-
-// queryOf is what list reads.
-func queryOf(q accounts.Query, format string) string {
-	v := url.Values{}
-	for name, s := range map[string]string{
-		"since": q.Since, "until": q.Until, "model": q.Model, "range": q.Range, "book": q.Book, "cursor": q.Cursor, "format": format,
-	} {
-		if s != "" {
-			v.Set(name, s)
-		}
-	}
-	if q.Limit > 0 {
-		v.Set("limit", strconv.Itoa(q.Limit))
-	}
-	return "?" + v.Encode()
 }

@@ -90,22 +90,22 @@ func (c *Client) Account(ctx context.Context) (*accounts.Account, error) {
 
 // Earnings implements Owner.
 func (c *Client) Earnings(ctx context.Context, q accounts.Query) (*accounts.Earnings, error) {
-	return got[accounts.Earnings](ctx, c, pathEarnings+queryOf(q, ""))
+	return got[accounts.Earnings](ctx, c, pathEarnings+"?"+q.Encode(""))
 }
 
 // Statement implements Owner.
 func (c *Client) Statement(ctx context.Context, q accounts.Query) (*accounts.Statement, error) {
-	return got[accounts.Statement](ctx, c, pathStatement+queryOf(q, ""))
+	return got[accounts.Statement](ctx, c, pathStatement+"?"+q.Encode(""))
 }
 
 // EarningsCSV implements Owner.
 func (c *Client) EarningsCSV(ctx context.Context, q accounts.Query) ([]byte, error) {
-	return c.raw(ctx, http.MethodGet, pathEarnings+queryOf(q, "csv"), nil)
+	return c.raw(ctx, http.MethodGet, pathEarnings+"?"+q.Encode("csv"), nil)
 }
 
 // StatementCSV implements Owner.
 func (c *Client) StatementCSV(ctx context.Context, q accounts.Query) ([]byte, error) {
-	return c.raw(ctx, http.MethodGet, pathStatement+queryOf(q, "csv"), nil)
+	return c.raw(ctx, http.MethodGet, pathStatement+"?"+q.Encode("csv"), nil)
 }
 
 // Prices implements Owner.

@@ -44,13 +44,13 @@ func WriteFunc(path string, fill func(f *os.File) error) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return fmt.Errorf("rename: %w", err)
 	}
-	syncFolder(dir)
+	SyncFolder(dir)
 	return nil
 }
 
-// syncFolder makes the rename durable. Not every system can do it, and without
-// it a crash shows the old content, which is whole.
-func syncFolder(dir string) {
+// SyncFolder makes a rename in a folder durable. Not every system can do it, and
+// without it a crash shows the old content, or the old name.
+func SyncFolder(dir string) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return

@@ -11,6 +11,7 @@ import (
 
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
+	"neuron/internal/atomicfile"
 	"neuron/internal/syserr"
 	"neuron/llama/cut"
 	"neuron/llama/gguf"
@@ -162,19 +163,8 @@ func (s *Shelf) place(f *file) error {
 		return ioError("place "+f.name, err)
 	}
 	f.phase = placed
-	syncFolder(filepath.Dir(path))
+	atomicfile.SyncFolder(filepath.Dir(path))
 	return nil
-}
-
-// syncFolder makes a rename durable, where the system can: without it a power
-// loss shows the file under its old name.
-func syncFolder(dir string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	_ = d.Sync()
-	_ = d.Close()
 }
 
 // begin makes the folder a shard folder as soon as the publisher's first

@@ -4,72 +4,33 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
-	"errors"
-	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
-
+	"neuron/engine/artifact/artifacttest"
+	"neuron/engine/cli/clitest"
 	"neuron/engine/manifest"
 	"neuron/engine/protocol"
 	"neuron/internal/publish"
+	"neuron/llama/gguf"
+	"neuron/llama/synth"
 )
 
 const guide = "../../../assets/model/guide-q8_0.gguf"
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// command is the command of this package, which writes to b.
-func command(b *bytes.Buffer, args []string) *cobra.Command {
-	c := Command()
-	c.SilenceUsage, c.SilenceErrors = true, true
-	c.SetArgs(args)
-	c.SetOut(b)
-	c.SetErr(b)
-	return c
-}
-
-// in runs a command and wants no error.
+// in runs the command of this package and wants no error.
 func in(t *testing.T, args ...string) string {
 	t.Helper()
-	var b bytes.Buffer
-	if err := command(&b, args).ExecuteContext(t.Context()); err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
-	return b.String()
+	return clitest.In(t, Command(), args...)
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
-	}
-}
-
-// refused runs a command in this process and wants an error with a code.
+// refused runs it and wants an error with a code.
 func refused(t *testing.T, code protocol.Code, args ...string) (out string, err error) {
 	t.Helper()
-	var b bytes.Buffer
-	c := command(&b, args)
-	err = c.ExecuteContext(t.Context())
-	if !errors.Is(err, &protocol.Error{Code: code}) {
-		t.Errorf("%v: %v, want %s", args, err, code)
-	}
-	return b.String(), err
+	return clitest.Refused(t, code, Command(), args...)
 }
 
 // signed publishes the guide and writes its manifest beside a copy of it.
@@ -100,8 +61,8 @@ func signed(t *testing.T) (m *manifest.Manifest, path, file string) {
 }
 
 func TestManifestShow(t *testing.T) {
-	golden(t, "manifest-guide-4-6.txt", in(t, "show", guide, "--layers", "4-6"))
-	golden(t, "manifest-guide-none.txt", in(t, "show", guide, "--layers", "none"))
+	clitest.Golden(t, "manifest-guide-4-6.txt", in(t, "show", guide, "--layers", "4-6"))
+	clitest.Golden(t, "manifest-guide-none.txt", in(t, "show", guide, "--layers", "none"))
 
 	m, path, _ := signed(t)
 	for _, layers := range []string{"all", "0-3", "4-6", "7-8", "none"} {
@@ -161,6 +122,26 @@ func TestManifestShow(t *testing.T) {
 		}
 	}
 	refused(t, protocol.CodeModelUncut, "show", unknown, "--layers", "0-4")
+
+	// A block that predicts further tokens is in the file and in no need.
+	dir := t.TempDir()
+	plain, predicts := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "predicts.gguf")
+	shape, err := synth.Preset("tiny-qwen2")
+	if err == nil {
+		err = synth.Write(plain, shape, synth.Options{Type: gguf.TypeQ8_0})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	artifacttest.Rewrite(t, plain, predicts, "qwen2", func(string) bool { return true }, gguf.KV{Key: "qwen2.nextn_predict_layers", Value: gguf.U32(1)})
+	var p needJSON
+	if err := json.Unmarshal([]byte(in(t, "show", "--json", predicts)), &p); err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^unused +[0-9.]+ [kM]B \([0-9.]+ %\): no node fetches them$`)
+	if out := in(t, "show", predicts); p.Unused <= 0 || p.Need.Bytes+p.Unused > p.Bytes || !line.MatchString(out) {
+		t.Errorf("%d of %d bytes are unused, %d are needed:\n%s", p.Unused, p.Bytes, p.Need.Bytes, out)
+	}
 	refused(t, protocol.CodeRangeInvalid, "show", guide, "--layers", "4-9")
 	refused(t, protocol.CodeRangeInvalid, "show", guide, "--layers", "x")
 	refused(t, protocol.CodeModelUnknown, "show", filepath.Join(t.TempDir(), "none.gguf"))

@@ -23,7 +23,8 @@ type needJSON struct {
 	Layers       int              `json:"layers"`
 	WholeOnly    string           `json:"whole_only"`
 	Cuts         []int            `json:"cuts"`
-	Bytes        int64            `json:"size"` // of all files
+	Bytes        int64            `json:"size"`         // of all files
+	Unused       int64            `json:"unused_bytes"` // of them, of tensors that no node fetches
 	InfoHash     string           `json:"info_hash,omitempty"`
 	PieceLength  int64            `json:"piece_length"`
 	Pieces       int              `json:"pieces"`
@@ -68,7 +69,7 @@ type tensorJSON struct {
 func needView(m *manifest.Manifest, n *manifest.Need, publisher ed25519.PublicKey) *needJSON {
 	v := &needJSON{
 		Model: m.Model, Publisher: hex.EncodeToString(publisher), Name: m.Name, Architecture: m.Architecture, Layers: m.Layers, WholeOnly: m.WholeOnly,
-		Cuts: m.Cuts, Bytes: m.Size(), InfoHash: m.Torrent.InfoHash, PieceLength: m.Torrent.PieceLength, Pieces: m.Torrent.Pieces, Range: n.Range,
+		Cuts: m.Cuts, Bytes: m.Size(), Unused: m.UseBytes(manifest.UseUnused), InfoHash: m.Torrent.InfoHash, PieceLength: m.Torrent.PieceLength, Pieces: m.Torrent.Pieces, Range: n.Range,
 	}
 	extent := func(e manifest.Extent) extentJSON {
 		p := m.PiecesOf(e)
@@ -113,6 +114,9 @@ func (v *needJSON) print(out io.Writer, m *manifest.Manifest) error {
 		fmt.Fprintf(w, "licence\t%s\n", m.License)
 	}
 	fmt.Fprintf(w, "files\t%s, %d tensors\n", counted(len(m.Files), "file of ", "files of ")+megabytes(v.Bytes), len(m.Tensors))
+	if v.Unused > 0 {
+		fmt.Fprintf(w, "unused\t%s (%.1f %%): no node fetches them\n", megabytes(v.Unused), percentOf(v.Unused, v.Bytes))
+	}
 	fmt.Fprintf(w, "torrent\t%d pieces of %d KiB\n", v.Pieces, v.PieceLength>>10)
 	switch {
 	case v.WholeOnly != "":
