@@ -65,6 +65,7 @@ func desktopCommand() *cobra.Command {
 	f.StringVar(&o.SeamListen, "seam", "127.0.0.1:0", "address on which other nodes reach this one")
 	f.StringVar(&o.SeamAddr, "seam-public", "", "host:port that others should dial, when it is another one")
 	f.StringVar(&o.SwarmListen, "swarm", "127.0.0.1:0", "address on which other nodes fetch layers from this one")
+	f.BoolVar(&o.Halves, "half-seams", false, halvesHelp)
 	f.StringVar(&o.NativeDir, "native", "", "folder with the llama.cpp libraries")
 	f.StringVar(&o.Guide, "guide", "", "GGUF with which the speed of this computer is measured (default: the bundled one)")
 	f.Var(keysFlag{&o.Publishers}, "publisher", publisherHelp)

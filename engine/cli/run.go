@@ -78,6 +78,8 @@ func (f keysFlag) Set(s string) error {
 
 const ownerHelp = "folder of the owner key, for several programs of one person (default: that of --data)"
 
+const halvesHelp = "let hidden states cross seams in 16 bits where a model's family allows it: half the bytes, and answers that may differ"
+
 const publisherHelp = "public key (64 hex digits) whose manifests count besides the tracker's (may be given several times)"
 
 // seedCommand is "run" for a computer that only gives files away.
@@ -139,6 +141,7 @@ func gatewayCommand() *cobra.Command {
 	f.StringVar(&o.Key, "key", "", `key that clients must send ("": made once and kept, "none": no key, loopback only)`)
 	f.IntVar(&o.MaxActive, "active", 8, "sessions that run at a time")
 	f.IntVar(&o.MaxQueue, "queue", 64, "requests that wait behind them")
+	f.BoolVar(&o.Halves, "half-seams", false, halvesHelp)
 	f.StringVar(&o.NativeDir, "native", "", "folder with the llama.cpp libraries")
 	f.Var(keysFlag{&o.Publishers}, "publisher", publisherHelp)
 	f.StringVar(&o.SwarmListen, "swarm", "127.0.0.1:0", "address of this gateway among those that fetch models")

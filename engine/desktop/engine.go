@@ -52,6 +52,8 @@ type Options struct {
 	SeamListen    string // ["127.0.0.1:0"]
 	SeamAddr      string // what others dial [the listener's address]
 	SwarmListen   string // ["127.0.0.1:0"]
+	// Halves is that of program.GatewayOptions.
+	Halves bool
 
 	System    System // [this computer's own]
 	NativeDir string // [found by the stage]

@@ -198,7 +198,7 @@ func (e *Engine) runGateway(ctx context.Context) {
 		o := program.GatewayOptions{
 			Data: filepath.Join(e.o.Data, GatewayFolder), Owner: e.o.Owner, Tracker: s.Tracker, TrackerKey: e.o.TrackerKey,
 			Models: e.o.Models, Publishers: e.o.Publishers, SwarmListen: e.o.SwarmListen, Listen: e.o.GatewayListen,
-			NativeDir: e.o.NativeDir, Exe: e.o.Exe, Log: e.o.Log,
+			Halves: e.o.Halves, NativeDir: e.o.NativeDir, Exe: e.o.Exe, Log: e.o.Log,
 		}
 		return plan{key: fmt.Sprintf("%q %q", s.Tracker, s.Proxy), run: func(ctx context.Context) error { return e.serveGateway(ctx, o) }}
 	}, func(err *protocol.Error) {

@@ -51,6 +51,9 @@ type GatewayOptions struct {
 	// PayWith is the key of the network ("nk-...") that pays for all sessions;
 	// "": the owner of this gateway pays. It is a secret.
 	PayWith string
+	// Halves asks for routes whose hidden states cross seams in 16 bits, see
+	// session.Options.
+	Halves bool
 
 	MaxActive int // sessions at a time [8]
 	MaxQueue  int // [64]
@@ -201,7 +204,7 @@ func (g *Gateway) connect() (err error) {
 	g.manager, err = session.New(session.Options{
 		Node: g.id.ID(), Hops: &keptHops{Hops: session.SeamHops{Client: g.client}, keeper: g.audits.Keeper()}, Router: router{g.ctl}, Texts: g.texts,
 		Receipts: hooks.Driver{Book: g.book, Tail: g.client},
-		RTT:      g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, APIKey: g.o.PayWith, Logger: g.o.Log("session"),
+		RTT:      g.peers.snapshot, MaxActive: g.o.MaxActive, MaxQueue: g.o.MaxQueue, APIKey: g.o.PayWith, Halves: g.o.Halves, Logger: g.o.Log("session"),
 		// From the node's key, so that what is kept is found after a restart.
 		PrefixSecret: prefix.Secret(g.id.PrivateKey().Seed(), "gateway"),
 	})

@@ -106,6 +106,7 @@ type network struct {
 
 	trackerAddr string // host:port, kept over restarts
 	audits      numeric.Config
+	halves      bool           // of the gateway
 	trackerOf   *server.Server // what runs now
 	tracker     *part
 	url         string
@@ -186,7 +187,7 @@ func (n *network) startNode(o program.NodeOptions) *node {
 
 func (n *network) startGateway() {
 	n.t.Helper()
-	o := program.GatewayOptions{Data: filepath.Join(n.dir, "gateway"), Tracker: n.url, Log: n.log}
+	o := program.GatewayOptions{Data: filepath.Join(n.dir, "gateway"), Tracker: n.url, Halves: n.halves, Log: n.log}
 	if n.model != "" {
 		o.Models = []string{n.model}
 	}

@@ -155,6 +155,29 @@ func (n *network) checkFinal(session string, like *apiclient.Answer) {
 	}
 }
 
+// TestHalfSeams: a gateway that asks for it gets rows of 16 bits from a family
+// that allows them, and 32 bits otherwise.
+func TestHalfSeams(t *testing.T) {
+	n := newNetwork(t, guide, "0-4", "4-8")
+	row := func() int64 {
+		r := ask(questions[0])
+		r.NoDraft = true // one row per step
+		a := n.answer(r)
+		if a.Text == "" || len(a.Telemetry.Route) != 2 {
+			t.Fatalf("%q over %+v", a.Text, a.Telemetry.Route)
+		}
+		return a.Telemetry.Route[0].Counters.LastDecodeOut - protocol.HeaderSize
+	}
+	exact := row()
+	n.gatewayRun.end(t)
+	n.halves = true
+	n.startGateway()
+	n.waitRoutable()
+	if half := row(); exact <= 0 || 2*half != exact {
+		t.Errorf("a row takes %d bytes, and %d when it is halved", exact, half)
+	}
+}
+
 // TestTwoHops goes through what can happen to a route of two nodes. The steps
 // share one network, and each leaves it as it found it.
 func TestTwoHops(t *testing.T) {
