@@ -122,6 +122,9 @@ func (w *window) run(ctx context.Context, heard <-chan string) (again bool, err 
 func (w *window) follow(ctx context.Context, heard <-chan string) {
 	changed, stop := w.store.Watch()
 	defer stop()
+	var work sync.WaitGroup
+	defer work.Wait()
+	var finished chan struct{} // closed when the window can end, nil while it stays
 	theTheme := w.store.Get().Theme
 	for {
 		select {
@@ -132,12 +135,25 @@ func (w *window) follow(ctx context.Context, heard <-chan string) {
 			target, _ := instance.Opened(word)
 			switch {
 			case target != "":
+				finished = nil // it is wanted again
 				fyne.Do(func() { w.win.Show(); w.win.RequestFocus(); w.opener.Open(target) })
 			case word == instance.Show:
+				finished = nil
 				fyne.Do(func() { w.win.Show(); w.win.RequestFocus() })
-			case word == instance.Quit:
-				fyne.Do(w.end)
+			case word == instance.Quit && finished == nil:
+				fyne.Do(w.win.Hide)
+				over := make(chan struct{})
+				finished = over
+				work.Go(func() {
+					defer close(over)
+					limited, cancel := context.WithTimeout(ctx, patience)
+					defer cancel()
+					w.shell.Finish(limited)
+				})
 			}
+		case <-finished:
+			finished = nil
+			fyne.Do(w.end)
 		case <-changed:
 			if t := w.store.Get().Theme; t != theTheme {
 				theTheme = t
@@ -163,7 +179,8 @@ func (w *window) end() {
 	w.app.Quit()
 }
 
-// patience is how long the engine may take to finish what others wait for.
+// patience is how long the engine may take to finish what others wait for, and
+// the window to finish its own answers.
 const patience = 20 * time.Second
 
 // quit ends all of Neuron. The window goes at once; the engine finishes running

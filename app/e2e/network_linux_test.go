@@ -106,25 +106,8 @@ func (d *desk) ask(question string, nodes []*localnet.Node) {
 // of the computers that hold the model.
 func (d *desk) askHere(question string, nodes []*localnet.Node) {
 	d.t.Helper()
-	d.change("the question is typed", func() { d.text(question) })
+	typed := d.sends(question)
 	var s saidChat
-	until(d.ctx, d.t, "the question is kept as a draft", func() bool {
-		now, ok := d.said()
-		return ok && now.draft == question
-	})
-	d.picture("e2e-chat-1-question")
-	typed := d.look()
-	// Enter does nothing until the page knows a model; then the field is empty, and
-	// it does nothing again.
-	last := time.Time{}
-	until(d.ctx, d.t, "the question is asked", func() bool {
-		if time.Since(last) > time.Second {
-			last = time.Now()
-			d.key(keyReturn)
-		}
-		now, ok := d.said()
-		return ok && now.question != nil
-	})
 	until(d.ctx, d.t, "the answer is there", func() bool {
 		now, ok := d.said()
 		if ok {
@@ -156,6 +139,31 @@ func (d *desk) askHere(question string, nodes []*localnet.Node) {
 			d.t.Errorf("hop %d is %s with %s, want %s with %s", i, h.Node, h.Use, nodes[i].ID, nodes[i].Layers)
 		}
 	}
+}
+
+// sends types a question on the chat page and sends it; it returns the screen with
+// the question that is typed.
+func (d *desk) sends(question string) (typed *image.NRGBA) {
+	d.t.Helper()
+	d.change("the question is typed", func() { d.text(question) })
+	until(d.ctx, d.t, "the question is kept as a draft", func() bool {
+		now, ok := d.said()
+		return ok && now.draft == question
+	})
+	d.picture("e2e-chat-1-question")
+	typed = d.look()
+	// Enter does nothing until the page knows a model; then the field is empty, and
+	// it does nothing again.
+	last := time.Time{}
+	until(d.ctx, d.t, "the question is asked", func() bool {
+		if time.Since(last) > time.Second {
+			last = time.Now()
+			d.key(keyReturn)
+		}
+		now, ok := d.said()
+		return ok && now.question != nil && now.question.Text == question
+	})
+	return typed
 }
 
 // pause turns sharing on, pauses it and goes on, all of it in the tray's menu.

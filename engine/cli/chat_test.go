@@ -119,12 +119,12 @@ func TestChatFailures(t *testing.T) {
 		stdout string
 		code   protocol.Code
 	}{
-		"stream ends": {func(w http.ResponseWriter, _ *http.Request, _ string) { stream(w, false, "Half an") }, "Half an\n", protocol.CodeUnavailable},
+		"stream ends": {func(w http.ResponseWriter, _ *http.Request, _ string) { stream(w, false, "Half an") }, "Half an\n", protocol.CodeAnswerBroken},
 		"connection breaks": {func(w http.ResponseWriter, _ *http.Request, _ string) {
 			stream(w, false, "Half an")
 			http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
-		}, "Half an\n", protocol.CodeUnavailable},
+		}, "Half an\n", protocol.CodeAnswerBroken},
 		"error in the stream": {func(w http.ResponseWriter, _ *http.Request, _ string) {
 			stream(w, false, "Half an")
 			fmt.Fprint(w, `data: {"error":{"message":"the stage process died","code":"stage_lost","hop":1,"phase":"decode"}}`+"\n\n")

@@ -57,6 +57,7 @@ const (
 	CodeStageFrozen     Code = "stage_frozen"     // the stage or peer gives no sign of life
 	CodeStageOverloaded Code = "stage_overloaded" // the stage's queue is full
 	CodeHopLost         Code = "hop_lost"         // a connection of the route broke
+	CodeAnswerBroken    Code = "answer_broken"    // an answer's stream ended before the answer was whole
 	CodeBatchLayout     Code = "batch_layout"     // rows came back in an unexpected layout; nothing was sent on
 	CodeDecodeFailed    Code = "decode_failed"    // libllama refused or failed the step
 	CodeNativeMissing   Code = "native_missing"   // the native libraries are not installed
@@ -131,6 +132,7 @@ var codes = map[Code]codeInfo{
 	CodeStageFrozen:     {502, "server_error", "try again: a retry starts a new session"},
 	CodeStageOverloaded: {503, "server_error", "try again in a moment"},
 	CodeHopLost:         {502, "server_error", "try again: a retry starts a new session"},
+	CodeAnswerBroken:    {502, "server_error", "try again: a retry starts a new session"},
 	CodeBatchLayout:     {500, "server_error", "report this: the stage refused to send rows that could belong to another session"},
 	CodeDecodeFailed:    {500, "server_error", ""},
 	CodeNativeMissing:   {500, "server_error", "run 'make native', or set NEURON_LLAMA_DIR to the folder with the llama.cpp libraries"},

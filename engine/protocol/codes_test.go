@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"neuron/engine/protocol"
+	"neuron/engine/protocol/protocoltest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -120,7 +121,7 @@ As JSON (every face but the OpenAI one):
 
 ` + "`hop`" + ` counts from 0 and names the first hop that reported; ` + "`phase`" + ` is what the session was doing; ` + "`param`" + ` names a wrong field of the request. Fields without a value are left out.
 `)
-	if *update {
+	if *protocoltest.Update {
 		if err := os.WriteFile(codesPage, []byte(s.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}

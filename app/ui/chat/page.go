@@ -3,6 +3,7 @@
 package chat
 
 import (
+	"context"
 	"io"
 	"path/filepath"
 	"slices"
@@ -143,6 +144,9 @@ func (p *Page) Hide() {
 		p.env.Window.Canvas().RemoveShortcut(k.shortcut())
 	}
 }
+
+// Finish implements page.Finisher: answers are.
+func (p *Page) Finish(ctx context.Context) { p.model.Finish(ctx) }
 
 // Close implements page.Page.
 func (p *Page) Close() {

@@ -117,7 +117,7 @@ func TestProblemWithWaysOut(t *testing.T) {
 		gatewaytest.Script{Refuse: protocol.Errorf(protocol.CodeNoRoute, "no")}, gatewaytest.Script{Pieces: []string{"well"}})
 	r := open(t, e, t.TempDir(), "en", theme.Dark, 1100, 760)
 	r.ask("q")
-	wants(t, r, "half an answer", "The answer is not complete.", "The connection to a computer of the route broke. (Computer 2 of the route.)")
+	wants(t, r, "half an answer", "The answer is not complete; what has come of it is kept.", "The connection to a computer of the route broke. (Computer 2 of the route.)")
 	r.composer.policy.TypedKey(&fyne.KeyEvent{Name: fyne.KeyRight})
 	r.tap("Try again")
 	r.settled()
@@ -132,6 +132,24 @@ func TestProblemWithWaysOut(t *testing.T) {
 	if !slices.Equal(r.opened, []string{"network"}) || r.composer.policy.Selected() != 0 {
 		t.Errorf("%v, %d", r.opened, r.composer.policy.Selected())
 	}
+}
+
+// An engine that dies while it answers takes its connections with it.
+func TestAnswerBreaksOff(t *testing.T) {
+	e := newEngine(t, gatewaytest.Script{Pieces: []string{"half an answer "}, Endless: true}, gatewaytest.Script{Pieces: []string{"a whole one"}})
+	r := open(t, e, t.TempDir(), "en", theme.Dark, 1100, 760)
+	r.typed("q")
+	r.enter()
+	r.until("a part of the answer", func() bool { return len(r.view.Messages) == 2 && r.view.Messages[1].Text != "" })
+	e.srv.CloseClientConnections()
+	e.set(link.Lost)
+	r.settled()
+	wants(t, r, "half an answer", "The answer is not complete; what has come of it is kept.", "The answer broke off: ", "Try again once the engine runs")
+	e.set(link.Connected)
+	r.until("the engine is back", func() bool { return r.view.Engine.Phase == link.Connected })
+	r.tap("Try again")
+	r.settled()
+	wants(t, r, "a whole one", "2 of 2")
 }
 
 func TestSearchDeleteUndo(t *testing.T) {

@@ -29,6 +29,7 @@ var now = time.Date(2026, 11, 30, 15, 4, 0, 0, time.Local)
 // engine is the real gateway with a scripted backend.
 type engine struct {
 	api *completion.Client
+	srv *httptest.Server
 
 	mu      sync.Mutex
 	phase   link.Phase
@@ -52,13 +53,13 @@ func newEngine(t testing.TB, scripts ...gatewaytest.Script) *engine {
 		}
 		return s
 	}
-	srv := httptest.NewServer(gateway.New(gateway.Options{Backend: f, Key: "sixteen letters!"}))
+	e.srv = httptest.NewServer(gateway.New(gateway.Options{Backend: f, Key: "sixteen letters!"}))
 	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
+		e.srv.CloseClientConnections()
+		e.srv.Close()
 		f.Wait()
 	})
-	e.api = completion.New(srv.URL+"/v1", "sixteen letters!")
+	e.api = completion.New(e.srv.URL+"/v1", "sixteen letters!")
 	return e
 }
 

@@ -12,16 +12,16 @@ import (
 
 // chartCard is the chart with the choice of what a bar stands for.
 type chartCard struct {
-	words  *words.Words
 	card   *kit.Panel
 	chart  *chart.Chart
 	said   *kit.Text
 	groups *kit.Segmented
 	bars   []vm.Bar
+	hint   string // while no bar is chosen
 }
 
 func newChartCard(w *words.Words, m *vm.Model, picture func()) *chartCard {
-	c := &chartCard{words: w, said: kit.Muted("")}
+	c := &chartCard{said: kit.Muted("")}
 	c.chart = chart.New(220, func(v float64) string { return w.Credits(int64(v * 1e6)) })
 	c.chart.OnChosen = c.say
 	c.groups = kit.NewSegmented([]string{w.T("earnings.days"), w.T("earnings.weeks"), w.T("earnings.months")}, 0, func(i int) { m.Group(vm.Grouping(i)) })
@@ -34,14 +34,14 @@ func newChartCard(w *words.Words, m *vm.Model, picture func()) *chartCard {
 
 func (c *chartCard) say(i int) {
 	if i < 0 || i >= len(c.bars) {
-		c.said.Set(c.words.T("earnings.chart_hint"))
+		c.said.Set(c.hint)
 		return
 	}
 	c.said.Set(c.bars[i].Text)
 }
 
 func (c *chartCard) update(v *vm.View) {
-	c.bars = v.Bars
+	c.bars, c.hint = v.Bars, v.Hint
 	list := make([]chart.Bar, len(v.Bars))
 	for i, b := range v.Bars {
 		list[i] = chart.Bar{Label: b.Label, Value: b.Value, Text: b.Text}

@@ -49,6 +49,15 @@ func TestLooks(t *testing.T) {
 	}, func(d *uitest.Desk) bool { return uitest.Button(d.Window, d.Env.Words.T("earnings.more")) != nil })
 }
 
+// TestLooksWithoutEarnings has an account with lines, and an empty chart.
+func TestLooksWithoutEarnings(t *testing.T) {
+	uitest.Looks(t, "earnings-none", func(t *testing.T, mode theme.Mode, lang string, width float32) *uitest.Desk {
+		e := rich(t)
+		e.With(func(s *enginetest.State) { s.Earnings.Earnings = nil })
+		return open(t, e, mode, lang, width)
+	}, func(d *uitest.Desk) bool { return uitest.Says(d.Window, d.Env.Words.T("earnings.chart_empty")) })
+}
+
 func TestMoreAndFiles(t *testing.T) {
 	e := rich(t)
 	d := open(t, e, theme.Dark, "en", 1000)

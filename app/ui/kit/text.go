@@ -153,6 +153,11 @@ func (t *Text) breakLines() {
 	}
 }
 
+// edge is how close to the end of a line its width is measured as a whole: words
+// and spaces together are a little wider or narrower than their sum, most of all
+// where letters come from another font.
+const edge = 24
+
 // breakParagraph adds the lines of one paragraph.
 func (t *Text) breakParagraph(lines []string, s string) []string {
 	if s == "" || t.measure(s) <= t.width {
@@ -168,12 +173,17 @@ func (t *Text) breakParagraph(lines []string, s string) []string {
 	}
 	for _, word := range strings.Split(s, " ") {
 		w := t.measure(word)
-		if line.Len() > 0 && used+space+w > t.width {
-			flush()
-		}
 		if line.Len() > 0 {
-			line.WriteByte(' ')
-			used += space
+			next := used + space + w
+			if next > t.width-edge {
+				next = t.measure(line.String() + " " + word)
+			}
+			if next > t.width {
+				flush()
+			} else {
+				line.WriteByte(' ')
+				used = next - w
+			}
 		}
 		for w > t.width && word != "" { // a word longer than a line
 			n := t.fitting(word, t.width-used)

@@ -3,6 +3,7 @@
 package page
 
 import (
+	"context"
 	"time"
 
 	"fyne.io/fyne/v2"
@@ -43,6 +44,14 @@ type Key struct {
 type Keyed interface {
 	Page
 	Keys() []Key
+}
+
+// Finisher are pages with work that is finished when all of Neuron ends.
+type Finisher interface {
+	Page
+	// Finish waits until nothing of it is under way any more, or ctx ends. It is
+	// called on a goroutine of its own.
+	Finish(ctx context.Context)
 }
 
 // Env is what pages are given. Its fields do not change.

@@ -190,6 +190,16 @@ func (s *Shell) Hide() {
 	}
 }
 
+// Finish waits until the pages have nothing under way that is worth finishing, or
+// ctx ends. It may be called on any goroutine.
+func (s *Shell) Finish(ctx context.Context) {
+	for _, p := range s.pages {
+		if f, ok := p.(page.Finisher); ok {
+			f.Finish(ctx)
+		}
+	}
+}
+
 // Close ends all pages and waits for them.
 func (s *Shell) Close() {
 	s.Hide()

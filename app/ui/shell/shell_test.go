@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -205,6 +206,40 @@ func TestClosingAsksOnce(t *testing.T) {
 	if f.ended[len(f.ended)-1] != "quit" {
 		t.Errorf("%v", f.ended)
 	}
+}
+
+// worker is a page with work under way until it is left.
+type worker struct {
+	sheet
+	left chan struct{}
+}
+
+func (w *worker) Finish(ctx context.Context) {
+	select {
+	case <-w.left:
+	case <-ctx.Done():
+	}
+}
+
+func TestFinishWaitsForPagesThatWork(t *testing.T) {
+	t.Parallel()
+	w := &worker{left: make(chan struct{})}
+	s := &Shell{pages: []page.Page{&sheet{}, w}}
+	ctx, cancel := context.WithCancel(t.Context())
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		s.Finish(ctx)
+	}()
+	select {
+	case <-finished:
+		t.Error("it did not wait")
+	case <-time.After(20 * time.Millisecond): // nothing happens
+	}
+	cancel()
+	<-finished
+	close(w.left)
+	s.Finish(t.Context())
 }
 
 func TestBannerSays(t *testing.T) {

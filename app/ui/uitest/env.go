@@ -67,7 +67,9 @@ func Open(t testing.TB, e *enginetest.Engine, mode theme.Mode, language string, 
 	t.Helper()
 	App(t, mode)
 	d := New(t, e, language)
+	// Of the texts too: else "today" is another day tomorrow, and no master holds.
 	d.Env.Now = func() time.Time { return enginetest.Now }
+	d.Env.Words = d.Env.Words.WithClock(d.Env.Now)
 	p := make(d.Env)
 	t.Cleanup(p.Close)
 	d.Set(p.Content(), width, height)

@@ -116,6 +116,33 @@ func New(o Options) *Model {
 
 var errClosing = errors.New("the window ends")
 
+// Finish waits until no answer is being written, or ctx ends.
+func (m *Model) Finish(ctx context.Context) {
+	for {
+		a := m.anyAnswer()
+		if a == nil {
+			return
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// anyAnswer is one that is being written, nil for none.
+func (m *Model) anyAnswer() *answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.chats {
+		if t.answer != nil {
+			return t.answer
+		}
+	}
+	return nil
+}
+
 // Close stops answers, saves what is not saved, and waits for all goroutines.
 func (m *Model) Close() {
 	m.mu.Lock()

@@ -159,7 +159,7 @@ func TestFailure(t *testing.T) {
 	suite(t, []script{{pieces: []string{"half"}, fail: lost}, {refuse: protocol.Errorf(protocol.CodeNoRoute, "no route")}, {pieces: []string{"whole"}}}, func(t *testing.T, r *rig) {
 		v := r.ask("q")
 		p := v.Messages[1].Problem
-		if p == nil || v.Messages[1].Text != "half" || v.Messages[1].Note != "The answer is not complete." || !strings.Contains(p.Text, "Computer 2") || p.Remedy == "" || !slices.Equal(p.Ways, []Way{WayAgain}) {
+		if p == nil || v.Messages[1].Text != "half" || v.Messages[1].Note != "The answer is not complete; what has come of it is kept." || !strings.Contains(p.Text, "Computer 2") || p.Remedy == "" || !slices.Equal(p.Ways, []Way{WayAgain}) {
 			t.Errorf("%+v, %+v", v.Messages[1], p)
 		}
 		// A part of an answer stays beside the next one; nothing does not.
@@ -323,6 +323,34 @@ func TestCloseWhileAnswering(t *testing.T) {
 		v = r.settled()
 		if !strings.HasPrefix(v.Messages[1].Text, "word ") || !strings.Contains(v.Messages[1].Note, "window") || v.Messages[1].Writing {
 			t.Errorf("%+v", v.Messages[1])
+		}
+	})
+}
+
+// What ends in order waits for answers, and not for ever.
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	suite(t, nil, func(t *testing.T, r *rig) {
+		hold := make(chan struct{})
+		r.engine.scripts = []script{{pieces: []string{"a whole answer"}, hold: hold}}
+		r.Finish(t.Context()) // nothing is under way
+		r.Send("q")
+		r.await("the answer has begun", func(v View) bool { return v.Answering })
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		r.Finish(short)
+		if v := r.View(); !v.Answering || short.Err() == nil {
+			t.Errorf("it did not wait: %v", short.Err())
+		}
+		finished := make(chan struct{})
+		go func() {
+			defer close(finished)
+			r.Finish(t.Context())
+		}()
+		close(hold)
+		<-finished
+		if v := r.View(); v.Answering || v.Messages[1].Text != "a whole answer" || v.Messages[1].Problem != nil {
+			t.Errorf("%+v", v.Messages)
 		}
 	})
 }

@@ -196,7 +196,7 @@ func (m *Model) note(msg *thread.Message) string {
 		return w.T("chat.note_lost")
 	case thread.StateFailed:
 		if msg.Text != "" {
-			return w.T("chat.incomplete")
+			return w.T("chat.note_failed")
 		}
 	case thread.StateComplete:
 		switch {

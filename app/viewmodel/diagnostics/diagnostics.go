@@ -96,26 +96,9 @@ func (m *Model) set(f func(*View)) {
 func (m *Model) Follow() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stop != nil {
-		return
+	if m.stop == nil {
+		m.stop = m.tasks.Repeat(Every, m.read)
 	}
-	reading, cancel := context.WithCancel(context.Background())
-	m.stop = cancel
-	m.tasks.Stay(func(ctx context.Context) {
-		defer cancel()
-		tick := time.NewTicker(Every)
-		defer tick.Stop()
-		for {
-			m.read(ctx, reading)
-			select {
-			case <-ctx.Done():
-				return
-			case <-reading.Done():
-				return
-			case <-tick.C:
-			}
-		}
-	})
 }
 
 // Rest stops reading.
@@ -130,14 +113,13 @@ func (m *Model) Rest() {
 
 // read adds the lines that came since the last time. An engine that was started
 // anew counts from the beginning, which its first line shows.
-func (m *Model) read(ctx, reading context.Context) {
+func (m *Model) read(ctx context.Context) {
 	e := m.engine()
 	if e == nil {
 		return // the banner says so
 	}
 	ctx, cancel := context.WithTimeout(ctx, task.Patience)
 	defer cancel()
-	defer context.AfterFunc(reading, cancel)()
 	m.mu.Lock()
 	var after int64
 	if n := len(m.all); n > 0 {

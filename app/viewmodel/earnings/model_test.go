@@ -100,6 +100,9 @@ func TestSums(t *testing.T) {
 	if len(v.Shards) != 3 || !strings.Contains(v.Shards[0].Name, "layers 0 to 3") {
 		t.Errorf("shards %+v", v.Shards)
 	}
+	if !strings.Contains(v.Hint, "arrow keys") {
+		t.Errorf("the hint is %q", v.Hint)
+	}
 	m.Group(vm.Weeks) // the week of the 30th, a Monday, has one day so far
 	v = until(t, m, "weeks", func(v vm.View) bool { return len(v.Bars) == 12 && v.Grouping == vm.Weeks })
 	if last(v) != 2.5 || v.Bars[10].Value != 1 || sum(v) != 7.5 {
@@ -134,6 +137,26 @@ func TestLines(t *testing.T) {
 	m.More()
 	if v := m.View(); v.LoadingMore {
 		t.Error("more is asked for where there is none")
+	}
+}
+
+// An account may have lines while nothing came in during the bars' time.
+func TestNothingInThisTime(t *testing.T) {
+	t.Parallel()
+	e := full(t)
+	e.With(func(s *enginetest.State) {
+		s.Earnings.Earnings = []accounts.Earning{earned("2026-03-15", "guide", 0, 4, 8_000_000)}
+	})
+	m := model(t, e)
+	m.Load()
+	v := until(t, m, "the account", func(v vm.View) bool { return v.Stage == vm.Ready })
+	if v.Hint != "Nothing was earned in this time." || len(v.Bars) != 30 || len(v.Models) != 0 {
+		t.Errorf("days: %q, %d bars, models %+v", v.Hint, len(v.Bars), v.Models)
+	}
+	m.Group(vm.Months)
+	v = until(t, m, "months", func(v vm.View) bool { return v.Grouping == vm.Months })
+	if !strings.Contains(v.Hint, "arrow keys") || len(v.Models) != 1 {
+		t.Errorf("months: %q, models %+v", v.Hint, v.Models)
 	}
 }
 

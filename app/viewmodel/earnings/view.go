@@ -30,6 +30,7 @@ type View struct {
 	Available, Pending, Today, Total string
 	Frozen                           string // "" when nothing is
 	Bars                             []Bar  // oldest first
+	Hint                             string // how to read the bars, or that nothing came in
 	Models, Shards                   []Part // largest first
 	Lines                            []Line
 	More, LoadingMore                bool
@@ -158,6 +159,10 @@ func (m *Model) bars(v *View) {
 			bar.Label = w.Day(b)
 		}
 		v.Bars = append(v.Bars, bar)
+	}
+	v.Hint = w.T("earnings.chart_hint")
+	if total == 0 {
+		v.Hint = w.T("earnings.chart_empty")
 	}
 	v.Models, v.Shards = m.parts(models), m.parts(shards)
 }

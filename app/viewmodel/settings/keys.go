@@ -31,37 +31,21 @@ type KeysView struct {
 // Keys keeps the API keys of this computer's owner. Its methods return at once
 // and are safe for concurrent use.
 type Keys struct {
+	base[KeysView]
 	engine func() KeysEngine
-	tasks  *task.Group
 	turn   sync.Mutex // held by the order that runs: a list is never older than the one before
-
-	mu   sync.Mutex
-	view KeysView // guarded by mu
 }
 
 // NewKeys makes one that has not looked yet.
-func NewKeys(engine func() KeysEngine) *Keys { return &Keys{engine: engine, tasks: task.New()} }
-
-// Changed gives a value after each change of View.
-func (m *Keys) Changed() <-chan struct{} { return m.tasks.Changed() }
-
-// Close ends the goroutines and waits for them.
-func (m *Keys) Close() { m.tasks.Close() }
-
-// View is the present state.
-func (m *Keys) View() KeysView {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v := m.view
-	v.Keys = slices.Clone(v.Keys)
-	return v
+func NewKeys(engine func() KeysEngine) *Keys {
+	return &Keys{base: base[KeysView]{tasks: task.New()}, engine: engine}
 }
 
-func (m *Keys) set(f func(*KeysView)) {
-	m.mu.Lock()
-	f(&m.view)
-	m.mu.Unlock()
-	m.tasks.Tell()
+// View is the present state; its slice is the caller's.
+func (m *Keys) View() KeysView {
+	v := m.base.View()
+	v.Keys = slices.Clone(v.Keys)
+	return v
 }
 
 // do runs an order, then reads the list.
@@ -70,7 +54,7 @@ func (m *Keys) do(f func(ctx context.Context, e KeysEngine) error) {
 	m.tasks.Go(func(ctx context.Context) {
 		m.turn.Lock()
 		defer m.turn.Unlock()
-		err := error(protocol.Errorf(protocol.CodeUnavailable, "the engine does not run"))
+		err := gone()
 		if e := m.engine(); e != nil {
 			if err = f(ctx, e); err == nil {
 				err = m.load(ctx, e)

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"neuron/app/viewmodel/task"
@@ -41,45 +40,22 @@ type OwnerView struct {
 // Owner keeps what is known of the owner key and its computers. Its methods
 // return at once and are safe for concurrent use.
 type Owner struct {
-	engine func() OwnerEngine
-	every  time.Duration
-	tasks  *task.Group
-
-	mu      sync.Mutex
-	view    OwnerView          // guarded by mu
+	base[OwnerView]
+	engine  func() OwnerEngine
+	every   time.Duration
 	endPoll context.CancelFunc // guarded by mu; nil while nothing polls
 }
 
 // NewOwner makes one that has not looked yet.
 func NewOwner(engine func() OwnerEngine) *Owner {
-	return &Owner{engine: engine, every: 2 * time.Second, tasks: task.New()}
-}
-
-// Changed gives a value after each change of View.
-func (m *Owner) Changed() <-chan struct{} { return m.tasks.Changed() }
-
-// Close ends the goroutines and waits for them.
-func (m *Owner) Close() { m.tasks.Close() }
-
-// View is the present state.
-func (m *Owner) View() OwnerView {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.view
-}
-
-func (m *Owner) set(f func(*OwnerView)) {
-	m.mu.Lock()
-	f(&m.view)
-	m.mu.Unlock()
-	m.tasks.Tell()
+	return &Owner{base: base[OwnerView]{tasks: task.New()}, engine: engine, every: 2 * time.Second}
 }
 
 // do runs an order and keeps its error.
 func (m *Owner) do(f func(ctx context.Context, e OwnerEngine) error) {
 	m.set(func(v *OwnerView) { v.Busy, v.Err = true, nil })
 	m.tasks.Go(func(ctx context.Context) {
-		err := error(protocol.Errorf(protocol.CodeUnavailable, "the engine does not run"))
+		err := gone()
 		if e := m.engine(); e != nil {
 			err = f(ctx, e)
 		}
@@ -119,31 +95,17 @@ func (m *Owner) poll() {
 	if m.endPoll != nil {
 		return
 	}
-	poll, cancel := context.WithCancel(context.Background())
-	m.endPoll = cancel
-	m.tasks.Stay(func(ctx context.Context) {
-		defer cancel()
-		tick := time.NewTicker(m.every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-poll.Done():
-				return
-			case <-tick.C:
-			}
-			e := m.engine()
-			if e == nil {
-				continue // it may come back
-			}
-			if p, err := e.Pairing(ctx); err == nil && poll.Err() == nil {
-				m.set(func(v *OwnerView) {
-					if v.Pairing != nil {
-						v.Pairing = p
-					}
-				})
-			}
+	m.endPoll = m.tasks.Repeat(m.every, func(ctx context.Context) {
+		e := m.engine()
+		if e == nil {
+			return // it may come back
+		}
+		if p, err := e.Pairing(ctx); err == nil && ctx.Err() == nil {
+			m.set(func(v *OwnerView) {
+				if v.Pairing != nil {
+					v.Pairing = p
+				}
+			})
 		}
 	})
 }

@@ -7,7 +7,6 @@ package settings
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"neuron/app/viewmodel/task"
 	"neuron/engine/localapi"
@@ -62,42 +61,24 @@ type change struct {
 // Model keeps the settings. Its methods return at once and are safe for
 // concurrent use. It owns goroutines until Close.
 type Model struct {
+	base[View]
 	engine func() Engine // nil: none answers
-	tasks  *task.Group
 	orders chan change
-
-	mu     sync.Mutex
-	view   View             // guarded by mu
 	before *policy.Settings // guarded by mu; what Undo brings back
 }
 
 // New makes a model that has not looked yet: see Load.
 func New(engine func() Engine) *Model {
-	m := &Model{engine: engine, tasks: task.New(), orders: make(chan change, 64)}
+	m := &Model{base: base[View]{tasks: task.New()}, engine: engine, orders: make(chan change, 64)}
 	m.tasks.Stay(m.work)
 	return m
 }
 
-// Changed gives a value after each change of View.
-func (m *Model) Changed() <-chan struct{} { return m.tasks.Changed() }
-
-// Close ends the goroutines and waits for them.
-func (m *Model) Close() { m.tasks.Close() }
-
 // View is the present state; its slices are the caller's.
 func (m *Model) View() View {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v := m.view
+	v := m.base.View()
 	v.Settings = v.Settings.Clone()
 	return v
-}
-
-func (m *Model) set(f func(*View)) {
-	m.mu.Lock()
-	f(&m.view)
-	m.mu.Unlock()
-	m.tasks.Tell()
 }
 
 // Load reads the settings and the hardware.

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"neuron/app/viewmodel/task"
@@ -39,63 +38,23 @@ type UpdatesView struct {
 // Updates keeps what is known of newer versions. Its methods return at once and
 // are safe for concurrent use.
 type Updates struct {
+	base[UpdatesView]
 	engine func() UpdatesEngine
-	tasks  *task.Group
-
-	mu   sync.Mutex
-	view UpdatesView        // guarded by mu
-	stop context.CancelFunc // guarded by mu; ends the looking, nil while none
+	stop   context.CancelFunc // guarded by mu; ends the looking, nil while none
 }
 
 // NewUpdates makes one that looks at nothing yet.
 func NewUpdates(engine func() UpdatesEngine) *Updates {
-	return &Updates{engine: engine, tasks: task.New()}
-}
-
-// Changed gives a value after each change of View.
-func (m *Updates) Changed() <-chan struct{} { return m.tasks.Changed() }
-
-// Close ends the goroutines and waits for them.
-func (m *Updates) Close() { m.tasks.Close() }
-
-// View is the present state; what it points to is not changed any more.
-func (m *Updates) View() UpdatesView {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.view
-}
-
-func (m *Updates) set(f func(*UpdatesView)) {
-	m.mu.Lock()
-	f(&m.view)
-	m.mu.Unlock()
-	m.tasks.Tell()
+	return &Updates{base: base[UpdatesView]{tasks: task.New()}, engine: engine}
 }
 
 // Follow looks until Rest; a second call changes nothing.
 func (m *Updates) Follow() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stop != nil {
-		return
+	if m.stop == nil {
+		m.stop = m.tasks.Repeat(updateEvery, m.look)
 	}
-	looking, cancel := context.WithCancel(context.Background())
-	m.stop = cancel
-	m.tasks.Stay(func(ctx context.Context) {
-		defer cancel()
-		tick := time.NewTicker(updateEvery)
-		defer tick.Stop()
-		for {
-			m.look(ctx)
-			select {
-			case <-ctx.Done():
-				return
-			case <-looking.Done():
-				return
-			case <-tick.C:
-			}
-		}
-	})
 }
 
 // Rest stops looking.
@@ -127,7 +86,7 @@ func (m *Updates) order(do func(ctx context.Context, e UpdatesEngine) (*localapi
 		ctx, cancel := context.WithTimeout(ctx, updatePatience)
 		defer cancel()
 		var u *localapi.Update
-		err := error(protocol.Errorf(protocol.CodeUnavailable, "the engine does not run"))
+		err := gone()
 		if e := m.engine(); e != nil {
 			u, err = do(ctx, e)
 		}

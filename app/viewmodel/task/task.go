@@ -49,6 +49,26 @@ func (g *Group) Stay(f func(ctx context.Context)) {
 	g.wg.Go(func() { f(g.ctx) })
 }
 
+// Repeat runs f now and then again and again, each time after every, until stop
+// or Close; both end the ctx of the f that runs. It does not wait for f.
+func (g *Group) Repeat(every time.Duration, f func(ctx context.Context)) (stop context.CancelFunc) {
+	ctx, cancel := context.WithCancel(g.ctx)
+	g.Stay(func(context.Context) {
+		defer cancel()
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			f(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return cancel
+}
+
 // Tell says that the model has changed.
 func (g *Group) Tell() {
 	select {

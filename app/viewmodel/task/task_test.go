@@ -37,6 +37,40 @@ func TestGoIsBounded(t *testing.T) {
 	})
 }
 
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := New()
+		defer g.Close()
+		runs := 0
+		stop := g.Repeat(time.Second, func(context.Context) { runs++ })
+		time.Sleep(3*time.Second + time.Millisecond)
+		synctest.Wait()
+		if runs != 4 {
+			t.Errorf("ran %d times in 3 seconds, and at once", runs)
+		}
+		stop()
+		time.Sleep(time.Minute)
+		if synctest.Wait(); runs != 4 {
+			t.Errorf("ran %d times, the last ones after it was stopped", runs)
+		}
+		// Both ends reach the run that waits for an answer.
+		ended := make(chan string, 2)
+		wait := func(name string) func(ctx context.Context) {
+			return func(ctx context.Context) { <-ctx.Done(); ended <- name }
+		}
+		g.Repeat(time.Second, wait("first"))()
+		if name := <-ended; name != "first" {
+			t.Error(name)
+		}
+		g.Repeat(time.Second, wait("second"))
+		g.Close()
+		if name := <-ended; name != "second" {
+			t.Error(name)
+		}
+	})
+}
+
 func TestTellIsSeenOnce(t *testing.T) {
 	t.Parallel()
 	g := New()

@@ -191,7 +191,7 @@ func (a *Answer) read(body io.Reader, onTelemetry func(protocol.Telemetry), onDe
 }
 
 func brokeOff(err error) error {
-	return protocol.Errorf(protocol.CodeUnavailable, "the answer broke off: %w", err)
+	return protocol.Errorf(protocol.CodeAnswerBroken, "the answer broke off: %w", err)
 }
 
 func malformed(err error) error {

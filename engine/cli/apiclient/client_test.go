@@ -53,15 +53,15 @@ func TestRead(t *testing.T) {
 		"error":              {hello + `data: {"error":{"message":"m","code":"stage_lost","hop":1,"phase":"decode"}}` + "\n\n", want{Code: protocol.CodeStageLost}},
 		"error, no code":     {`data: {"error":{"message":"m"}}` + "\n\n", want{Code: protocol.CodeUnavailable}},
 		"error, then done":   {`data: {"error":{"message":"m","code":"kv_budget"}}` + "\n\n" + stop + done, want{Code: protocol.CodeKVBudget}},
-		"empty":              {"", want{Code: protocol.CodeUnavailable}},
-		"broken off":         {hello, want{Code: protocol.CodeUnavailable}},
-		"finished, no done":  {hello + stop, want{Code: protocol.CodeUnavailable}},
-		"done, unfinished":   {hello + done, want{Code: protocol.CodeUnavailable}},
+		"empty":              {"", want{Code: protocol.CodeAnswerBroken}},
+		"broken off":         {hello, want{Code: protocol.CodeAnswerBroken}},
+		"finished, no done":  {hello + stop, want{Code: protocol.CodeAnswerBroken}},
+		"done, unfinished":   {hello + done, want{Code: protocol.CodeAnswerBroken}},
 		"no JSON":            {"data: {\n\n" + done, want{Code: protocol.CodeUnavailable}},
 		"telemetry, no JSON": {"event: neuron.telemetry\ndata: [1]\n\n" + stop + done, want{Code: protocol.CodeUnavailable}},
 		"wrong types":        {`data: {"choices":{}}` + "\n\n" + stop + done, want{Code: protocol.CodeUnavailable}},
-		"endless line":       {"data: " + strings.Repeat("x", maxLine), want{Code: protocol.CodeUnavailable}},
-		"a page":             {"<html>\n<body>Bad gateway</body>\n", want{Code: protocol.CodeUnavailable}},
+		"endless line":       {"data: " + strings.Repeat("x", maxLine), want{Code: protocol.CodeAnswerBroken}},
+		"a page":             {"<html>\n<body>Bad gateway</body>\n", want{Code: protocol.CodeAnswerBroken}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +96,7 @@ func TestReadErrorPlace(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	err = a.read(io.MultiReader(strings.NewReader(hello), failing{}), nil, nil)
-	if !errors.Is(err, errFailing) || protocol.AsError(err).Code != protocol.CodeUnavailable {
+	if !errors.Is(err, errFailing) || protocol.AsError(err).Code != protocol.CodeAnswerBroken {
 		t.Errorf("a connection that breaks: %v", err)
 	}
 }
