@@ -77,7 +77,7 @@ type scale struct {
 func (o *Options) scale() (scale, error) {
 	name, s := "llama-1b", scale{
 		typ: gguf.TypeQ4_0, threads: 2, prompt: 384, chunk: 128, prefills: 3, block: 6, blocks: 24,
-		pipePrompt: 1024, pipeRuns: 2, batchSteps: 8, batchRuns: 3, longPrompt: 4000, before: 5 * time.Second,
+		pipePrompt: 1024, pipeRuns: 2, batchSteps: 24, batchRuns: 2, longPrompt: 4000, before: 5 * time.Second,
 		context: 2048, guideBlocks: 20, lawSteps: 4, lawRounds: 6, trips: 500, tripRuns: 8,
 		prefixPrompt: 2000, prefixRuns: 2, apiRuns: 12, chatPrompt: 128, chatAnswer: 64, longUntil: 60 * time.Second, oftenUntil: 20 * time.Second,
 	}

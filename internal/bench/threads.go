@@ -20,7 +20,7 @@ const (
 	threadBlock  = 12              // decode steps in turn
 	threadBlocks = 6               // turns per setting and state of the machine
 	settle       = 3 * time.Second // for the governor to see a change
-	idleWatch    = 4 * time.Second
+	idleWatch    = 8 * time.Second
 	busyWait     = 40 * time.Second
 )
 
@@ -155,6 +155,7 @@ func (r *run) idle(x *rig.Node) error {
 		}
 		return t.User + t.System, nil
 	}
+	time.Sleep(settle) // what follows an answer is not idling
 	before, err := spent()
 	if err != nil {
 		return err
