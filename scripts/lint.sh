@@ -49,7 +49,7 @@ check_vulnerabilities() {
 
 check_shell() {
     if command -v shellcheck >/dev/null; then
-        ours \( -name '*.sh' -o -path ./.ci/run \) | xargs -0 -r shellcheck -S warning
+        ours \( -name '*.sh' -o -path ./.ci/run \) | xargs -0 -r shellcheck -a -x -S warning
     else
         echo "NOT CHECKED: shellcheck is not installed"
     fi

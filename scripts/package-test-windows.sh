@@ -17,64 +17,33 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly limit=1200 # seconds for everything
-if [ -z "${NEURON_PACKAGE_BOUND:-}" ]; then
-    export NEURON_PACKAGE_BOUND=1
-    status=0
-    timeout --kill-after=30 "$limit" "$0" "$@" || status=$?
-    [ "$status" -ne 124 ] || echo "package-test-windows: FAILED: not done within $limit s" >&2
-    exit "$status"
-fi
+trial=package-test-windows
+readonly root=$PWD work=$PWD/build/package-test/windows
+# shellcheck source=scripts/trial/trial.bash
+. scripts/trial/trial.bash
+# shellcheck source=scripts/trial/wine.bash
+. scripts/trial/wine.bash
+bounded 1200 "$0" "$@"
 
-name=package-test-windows
-not_checked() { echo "$name: NOT CHECKED: $*"; }
-said() { printf '%s: %s (%s s)\n' "$name" "$*" "$SECONDS"; }
-root=$PWD
-readonly root work=$root/build/package-test/windows
-die() {
-    echo "$name: FAILED: $*" >&2
-    tail -n 5 "$work"/*.log "$data"/logs/*.log >&2 2>/dev/null || true
-    exit 1
-}
-data=$work # until there is one
-
-[ "$(uname -s)/$(uname -m)" = Linux/x86_64 ] || { not_checked "all of it: Wine is tried on Linux on x64 only"; exit 0; }
-wine=$(command -v wine64 || command -v wine) || { not_checked "all of it: wine is not installed; on Debian: apt-get install wine64 nsis gcc-mingw-w64-x86-64"; exit 0; }
-for tool in wineserver makensis x86_64-w64-mingw32-gcc curl; do
-    command -v "$tool" >/dev/null || { not_checked "all of it: $tool is not installed"; exit 0; }
+find_wine || exit 0
+for tool in makensis x86_64-w64-mingw32-gcc curl; do
+    command -v "$tool" >/dev/null || {
+        not_checked "all of it: $tool is not installed; on Debian: apt-get install nsis gcc-mingw-w64-x86-64 curl"
+        exit 0
+    }
 done
 
-version=${VERSION:-$(scripts/version.sh)} version=${version#v} dist=${DIST:-dist}
+version=${VERSION:-$(cat build/version)} version=${version#v} dist=${DIST:-dist}
 rm -rf "$work"
 mkdir -p "$work/dist" "$work/licences"
-export WINEPREFIX=$work/prefix WINEARCH=win64 WINEDEBUG=-all
-export WINEDLLOVERRIDES='mscoree,mshtml=;winemenubuilder.exe=d'
 unset NEURON_LLAMA_DIR DISPLAY
 
-screen=
 finish() {
-    local p
-    WINEPREFIX=$WINEPREFIX timeout 20 wineserver -k 2>/dev/null || true # this prefix only
-    for p in $(jobs -pr); do
-        kill -TERM "$p" || true
-        wait "$p" || true
-    done 2>/dev/null
+    end_wine
+    end_jobs TERM
 }
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
-
-# until_true SECONDS COMMAND... polls.
-until_true() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        [ "$SECONDS" -lt "$end" ] || return 1
-        sleep 0.1
-    done
-}
-has() { [ -s "$1" ] && { [ $# -lt 2 ] || grep -q -a "$2" "$1"; }; }
-gone() { ! kill -0 "$1" 2>/dev/null; }
-absent() { [ ! -e "$1" ]; }
 
 # ------------------------------------------------------------- the two versions
 
@@ -111,20 +80,12 @@ fi
 
 # ------------------------------------------------------------------- the prefix
 
-if command -v Xvfb >/dev/null; then
-    Xvfb -displayfd 3 -screen 0 1280x900x24 -nolisten tcp 3>"$work/display" 2>/dev/null &
-    until_true 20 has "$work/display" || die "Xvfb does not start"
-    DISPLAY=:$(cat "$work/display")
-    export DISPLAY
-    screen=yes
+if screen; then
+    export DISPLAY=:$display
 else
     not_checked "the window and the tray: Xvfb is not installed"
 fi
-timeout 180 "$wine" wineboot --init >"$work/wineboot.log" 2>&1 || die "the Wine prefix cannot be made"
-timeout 60 wineserver -w || true
-library=$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll
-[ -e "$library" ] ||
-    x86_64-w64-mingw32-gcc -shared -s -O2 -nostdlib -Wl,--entry,0 -o "$library" scripts/bcryptprimitives.c -ladvapi32
+wine_prefix "$work/prefix" || exit 0
 
 user=$WINEPREFIX/drive_c/users/$(id -un)
 local=$user/AppData/Local app=$user/AppData/Local/Programs/Neuron
@@ -185,14 +146,6 @@ said "0.0.1 is installed"
 
 # ------------------------------------------------------- the installed engine answers
 
-# start NAME COMMAND... starts a program and waits for its first line.
-start() {
-    local n=$1
-    shift
-    "$@" >"$work/$n.out" 2>"$work/$n.log" </dev/null &
-    pid=$!
-    until_true 60 has "$work/$n.out" || die "$n does not start: $*"
-}
 model=$root/assets/model/guide-q8_0.gguf
 start tracker bin/neuron-tracker --data "$work/net/tracker" --listen 127.0.0.1:0
 tracker=$(sed 's|/*$||' "$work/tracker.out")
@@ -201,11 +154,8 @@ start first bin/neuron-engine run --data "$work/net/first" --model "$model" --la
 start second "$wine" "$app/neuron-engine.exe" run --data "Z:$work/net/second" --model guide-q8_0 --layers 4-8 --tracker "$tracker"
 start gateway "$wine" "$app/neuron-engine.exe" gateway --data "Z:$work/net/gateway" --tracker "$tracker" --key none
 gateway_pid=$pid
-api=$(tr -d '\r' <"$work/gateway.out" | sed -n 's/^api \([^ ]*\) .*/\1/p')
-answers() {
-    timeout 60 bin/neuron-engine chat --api "$api" --model guide-q8_0 --max-tokens 60 'What is a tracker?' >"$work/answer" 2>>"$work/chat.log" &&
-        grep -q ', 2 hops\]$' "$work/answer"
-}
+api=$(api_of gateway)
+answers() { question "$api" 2 "$work/answer"; }
 until_true 120 answers || die "the installed engine does not answer: $(tail -n 1 "$work/chat.log")"
 grep -q -i tracker "$work/answer" || die "a strange answer: $(cat "$work/answer")"
 said "the installed engine answers, as one of two nodes and as gateway: $(tail -n 1 "$work/answer")"
@@ -226,21 +176,14 @@ kill -KILL "$gateway_pid"
 # -------------------------------------------------------------------- the window
 
 running() { has "$data/api.json" && curl -s -o /dev/null -m 2 "$(sed -n 's/.*"url": "\(.*\)".*/\1/p' "$data/api.json")"; }
-if [ -n "$screen" ]; then
+if [ -n "$display" ]; then
     # As the start menu does.
     run start /unix "$user/AppData/Roaming/Microsoft/Windows/Start Menu/Programs/Neuron.lnk" >/dev/null 2>&1 || die "the start menu's entry cannot be opened"
     until_true 120 has "$data/logs/window.log" "window shown" || die "the installed window does not show"
     until_true 60 running || die "the window has not started the engine"
-    has "$data/run/tray.json" || die "the window has not started the tray"
-    if command -v import >/dev/null && command -v identify >/dev/null; then
-        colours() {
-            import -window root "$work/window.png" && [ "$(identify -format %k "$work/window.png")" -gt 100 ]
-        }
-        until_true 30 colours || die "the window is empty: $work/window.png"
-        said "the installed window shows: $work/window.png"
-    else
-        not_checked "what the window shows: ImageMagick is not installed"
-    fi
+    until_true 30 has "$data/run/tray.json" || die "the window has not started the tray"
+    until_true 30 picture "$work/window.png" 100 || die "the window is empty: $work/window.png"
+    said "the installed window shows: $work/window.png"
 else
     "$wine" "$app/neuron-engine.exe" desktop >/dev/null 2>&1 </dev/null &
     until_true 60 running || die "the installed engine does not start"
@@ -255,35 +198,30 @@ run "$app/neuron-engine.exe" settings tracker "$tracker" >"$work/settings.log" 2
 run reg add "$run_key" /v Neuron /d "\"C:\\users\\$(id -un)\\AppData\\Local\\Programs\\Neuron\\neuron-tray.exe\" --hidden" /f >/dev/null
 until_true 60 has "$data/gateway/api.key" || die "the engine has no gateway"
 gateway=$(run "$app/neuron-engine.exe" status | tr -d '\r' | sed -n 's/^gateway *\(http[^ ]*\).*/\1/p')
-# Ends of turns are forbidden, so that the answer takes its 900 tokens.
-bias=$(for i in $(seq 0 10) $(seq 2036 2047); do printf '"%s":-100,' "$i"; done)
-ask() { # TOKENS FILE
-    curl -s -N -m 120 "$gateway/chat/completions" -H "Authorization: Bearer $(cat "$data/gateway/api.key")" \
-        -d "{\"model\":\"guide-q8_0\",\"stream\":true,\"max_tokens\":$1,\"temperature\":0,\"logit_bias\":{${bias%,}},\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story.\"}]}" >"$2" &&
-        grep -q 'data: \[DONE\]' "$2"
-}
-until_true 90 ask 3 "$work/short" || die "the desktop engine does not answer: $(tail -c 300 "$work/short")"
+long=900
+local_ask() { ask "$gateway" "$1" "$2" -H "Authorization: Bearer $(cat "$data/gateway/api.key")"; }
+until_true 90 local_ask 3 "$work/short" || die "the desktop engine does not answer: $(tail -c 300 "$work/short")"
 keys() { (cd "$data" && sha256sum owner.key node/node.key gateway/api.key settings.json); }
 keys >"$work/keys-before" || die "the data folder lacks what belongs there"
 
 setup "$new" &
 upgrade=$!
 until_true 200 has "$app/new/neuron.exe" || die "the newer setup unpacks nothing"
-ask 900 "$work/long" &
+local_ask "$long" "$work/long" &
 answer=$!
 wait "$upgrade" || true
 wait "$answer" || die "the answer that ran during the upgrade is not whole: $(tail -c 300 "$work/long")"
 installed "$version"
 absent "$app/licences/of-the-older-version.txt" || die "a file of the older version is left"
 absent "$app/new" || die "what was unpacked is left"
-asked=$(grep -n -a 'shutdown asked for' "$data/logs/engine.log" | tail -n 1 | cut -d : -f 1)
-whole=$(grep -n -a 'msg=answered.*completion_tokens=900' "$data/logs/engine.log" | tail -n 1 | cut -d : -f 1)
+asked=$(line_of 'shutdown asked for' "$data/logs/engine.log")
+whole=$(line_of "msg=answered.*completion_tokens=$long" "$data/logs/engine.log")
 if [ -n "$asked" ] && [ -n "$whole" ] && [ "$asked" -lt "$whole" ]; then
     said "the running answer was finished before the programs were replaced"
 else
     not_checked "an answer during the upgrade: it was whole before the setup asked the engine to end"
 fi
-if [ -n "$screen" ]; then
+if [ -n "$display" ]; then
     until_true 60 has "$data/api.json" "\"version\": \"$version\"" || die "the programs are not back after the upgrade"
     [ "$(grep -c -a 'window shown' "$data/logs/window.log")" -eq 1 ] || die "the window is back, which nobody asked for"
     run "$app/neuron-engine.exe" settings tracker | grep -q -F "$tracker" || die "settings are lost"
@@ -303,6 +241,7 @@ remove() {
 remove /S
 [ "$(cd "$app" && find . -type f)" = ./mine.txt ] || die "not removed: $(cd "$app" && find . -type f)"
 rm -r "$app"
+rmdir "${app%/*}" # which the uninstaller removes when it is empty
 keys | diff "$work/keys-before" - || die "removing the programs has changed the data"
 [ -z "$(value "$run_key" Neuron)" ] || die "it would still start at login"
 files | grep -v -F "${data#"$WINEPREFIX/drive_c"}" | diff "$work/files-before" - >"$work/diff" || die "files are left: $(cat "$work/diff")"
@@ -318,4 +257,4 @@ until_true 30 absent "$app" || die "the program folder is left"
 files | diff "$work/files-before" - >"$work/diff" || die "files are left: $(cat "$work/diff")"
 registry "$work/registry-after"
 diff "$work/registry-before" "$work/registry-after" >"$work/diff" || die "the registry is not as it was: $(cat "$work/diff")"
-echo "$name: ok ($SECONDS s; setup $(($(stat -c %s "$new") / 1048576)) MB; $("$wine" --version))"
+echo "$trial: ok ($SECONDS s; setup $(($(stat -c %s "$new") / 1048576)) MB; $("$wine" --version))"

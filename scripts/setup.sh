@@ -40,6 +40,7 @@ package_of() {
     aria2c) echo aria2 ;;
     Xvfb) echo xvfb ;;
     dbus-daemon) echo dbus ;;
+    desktop-file-validate) echo desktop-file-utils ;;
     *) echo "$1" ;;
     esac
 }

@@ -457,6 +457,7 @@ Section "Uninstall"
     DeleteRegKey HKCU "${CLASSES}\neuron"
   ${EndIf}
   DeleteRegKey HKCU "${UNINSTALL}"
+  DeleteRegKey /ifnosubkeys /ifnovalues HKCU "${CURRENT}\Uninstall" ; a new user has none
   System::Call 'shell32::SHChangeNotify(i 0x08000000, i 0, p 0, p 0)'
   Delete "$SMPROGRAMS\Neuron.lnk"
 

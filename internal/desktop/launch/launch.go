@@ -36,17 +36,25 @@ const (
 	WindowName = "neuron"
 )
 
-// Find gives the path of a program: beside this one, else in the PATH. Error:
-// not_found.
-func Find(name string) (string, error) {
+// here is the folder in which this program lay when it started, "" when the
+// system does not say. An upgrade moves the folder away under a running program;
+// asked then, Linux names the new place, with programs of the version before.
+var here = folder()
+
+func folder() string {
 	self, err := os.Executable()
-	if err == nil {
-		if real, err := filepath.EvalSymlinks(self); err == nil {
-			self = real
-		}
+	if err != nil {
+		return ""
 	}
-	return find(name, filepath.Dir(self))
+	if real, err := filepath.EvalSymlinks(self); err == nil {
+		self = real
+	}
+	return filepath.Dir(self)
 }
+
+// Find gives the path of a program: beside this one, where that lay when it
+// started, else in the PATH. Error: not_found.
+func Find(name string) (string, error) { return find(name, here) }
 
 func find(name, beside string) (string, error) {
 	if runtime.GOOS == "windows" {

@@ -1,9 +1,11 @@
 package launch
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -31,6 +33,12 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	case "mute":
 		os.Exit(3)
+	case "find":
+		fmt.Println("find is up")
+		_, _ = fmt.Scanln() // the end of the input is as good a sign
+		path, err := Find(TrayName)
+		fmt.Println(path, err)
+		os.Exit(0)
 	case "window":
 		i, err := instance.Take(dataOf(os.Args), instance.Window)
 		if err != nil {
@@ -82,6 +90,69 @@ func playEngine(data string) {
 	}
 	srv.Close(context.Background())
 	os.Exit(0)
+}
+
+// TestFindAfterAnUpgrade: a program whose folder was moved away while it runs
+// finds its sisters where it lay, which are those of the newer version.
+func TestFindAfterAnUpgrade(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the folder of a program that runs cannot be moved there")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, old := filepath.Join(root, "neuron"), filepath.Join(root, "neuron.old")
+	if err := os.Mkdir(app, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(app, TrayName), b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(app, TrayName))
+	cmd.Env = append(os.Environ(), "NEURON_LAUNCH_PLAY=find")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "find is up" {
+		t.Fatalf("it says %q, %v", lines.Text(), lines.Err())
+	}
+	if err := os.Rename(app, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(app, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	newer := filepath.Join(app, TrayName)
+	if err := os.WriteFile(newer, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || lines.Text() != newer+" <nil>" {
+		t.Errorf("found %q, want %s", lines.Text(), newer)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // programs are played by this test binary.
