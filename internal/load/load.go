@@ -128,7 +128,7 @@ func joinAll(ctx context.Context, o *Options, c *crowd, probe *tracker, r *repor
 	}
 	r.line("joined", "%d nodes and %d gateways in %s", o.Nodes, o.Gateways, took.Round(time.Millisecond))
 	if o.Brief {
-		return nil
+		return wait(ctx, memoryFor) // as long as the others: lists of neighbours still go out
 	}
 	after, err := probe.memory(ctx)
 	if err != nil {
@@ -156,6 +156,11 @@ func underLoad(ctx context.Context, o *Options, w *work, probe *tracker, r *repo
 	}
 	took := time.Since(from)
 	w.report(r)
+	share, err := probe.inTime(ctx)
+	if err != nil {
+		return err
+	}
+	r.line("of these in the tracker", "%.2f %% from request to answer within %s; the rest of the time is that of two connections and the crowd", 100*share, routeP99)
 	for _, p := range []struct {
 		name  string
 		since time.Duration

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -138,32 +139,56 @@ func (t *tracker) memoryNow(ctx context.Context) (memory, error) {
 		return memory{}, fmt.Errorf("the tracker's memory: %w", err)
 	}
 	m := memory{resident: int64(info.RSS)}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"/metrics", http.NoBody)
+	v, err := t.metrics(ctx, "go_memstats_heap_alloc_bytes", "go_memstats_stack_inuse_bytes")
 	if err != nil {
 		return m, err
 	}
+	m.live = int64(v[0] + v[1])
+	return m, nil
+}
+
+// metrics reads values that the tracker must have, in the order of their names.
+func (t *tracker) metrics(ctx context.Context, names ...string) ([]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"/metrics", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := t.client.Do(req)
 	if err != nil {
-		return m, fmt.Errorf("metrics: %w", err)
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	defer resp.Body.Close()
-	found := 0
-	for s := bufio.NewScanner(resp.Body); s.Scan(); {
-		name, value, _ := strings.Cut(s.Text(), " ")
-		if name != "go_memstats_heap_alloc_bytes" && name != "go_memstats_stack_inuse_bytes" {
+	values, found := make([]float64, len(names)), 0
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		i := slices.Index(names, name)
+		if i < 0 {
 			continue
 		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return m, fmt.Errorf("metric %s: %w", name, err)
+		if values[i], err = strconv.ParseFloat(value, 64); err != nil {
+			return nil, fmt.Errorf("metric %s: %w", name, err)
 		}
-		m.live += int64(v)
 		found++
 	}
-	if found != 2 {
-		return m, fmt.Errorf("the tracker's metrics do not tell its heap and stacks")
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	return m, nil
+	if found != len(names) {
+		return nil, fmt.Errorf("the tracker's metrics lack some of %v", names)
+	}
+	return values, nil
+}
+
+// inTime is which share of the leases left the tracker within the time that is
+// allowed for a route request, by its own clock.
+func (t *tracker) inTime(ctx context.Context) (float64, error) {
+	const name = "neuron_tracker_lease_seconds"
+	v, err := t.metrics(ctx, fmt.Sprintf(name+`_bucket{le="%g"}`, routeP99.Seconds()), name+"_count")
+	if err != nil {
+		return 0, err
+	}
+	return v[0] / max(1, v[1]), nil
 }
 
 // cpu is the processor time that the tracker has used.

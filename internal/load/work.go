@@ -26,6 +26,8 @@ type work struct {
 	o *Options
 	c *crowd
 
+	pen sync.Mutex // held while a receipt is signed
+
 	mu        sync.Mutex // guards below
 	routes    []time.Duration
 	batches   []time.Duration
@@ -138,11 +140,11 @@ func (w *work) deliver(ctx context.Context, g *node, l *protocol.Lease, hash pro
 				Session: l.Session, Lease: hash, Model: l.Model, Node: h.Node, Receiver: receiver.id.ID(), Hop: hop, Layers: h.Use, DType: l.DType,
 				Span: s, Class: protocol.Class{Threads: 1, CPU: "simulated", Llama: build.Llama, Engine: "simulated"}, Time: time.Now().Truncate(time.Millisecond),
 			}
-			half, err := protocol.SignReceipt(r, sender.id.PrivateKey())
+			full, err := w.sign(r, sender, receiver)
 			if err != nil {
 				return err
 			}
-			batch = append(batch, half.Countersign(receiver.id.PrivateKey()).Encode())
+			batch = append(batch, full)
 		}
 		from := time.Now()
 		answer, err := sender.client.Deliver(ctx, batch)
@@ -165,6 +167,19 @@ func (w *work) deliver(ctx context.Context, g *node, l *protocol.Lease, hash pro
 		w.mu.Unlock()
 	}
 	return nil
+}
+
+// sign makes a receipt that both ends of a hop have signed, one at a time: in
+// the crowd only, and on all cores, many of them would keep the answers that are
+// timed waiting. Real nodes sign on computers of their own.
+func (w *work) sign(r *protocol.Receipt, sender, receiver *node) ([]byte, error) {
+	w.pen.Lock()
+	defer w.pen.Unlock()
+	half, err := protocol.SignReceipt(r, sender.id.PrivateKey())
+	if err != nil {
+		return nil, err
+	}
+	return half.Countersign(receiver.id.PrivateKey()).Encode(), nil
 }
 
 // sessions is how many got a route.

@@ -325,7 +325,7 @@ func (c *core) persist(ctx context.Context) error {
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b store.Session) int { return cmp.Compare(a.ID, b.ID) })
-	err := c.store.UpdateSessions(ctx, list)
+	err := c.store.UpdateSessions(store.Later(ctx), list)
 	if err != nil {
 		c.mu.Lock()
 		for id, s := range batch {
@@ -344,8 +344,13 @@ func (c *core) persist(ctx context.Context) error {
 // tick does what time brings: ghosts expire, sessions are given up, peer lists
 // go out after changes.
 func (c *core) tick() {
-	for _, due := range c.tickLocked() {
-		c.sendPeers(due.to, due.peers)
+	c.tickLocked()
+	for n, more := 0, true; more && n < peersPerTick; n += peersAtOnce {
+		var lists []duePeers
+		lists, more = c.someLists()
+		for _, due := range lists {
+			c.sendPeers(due.to, due.peers)
+		}
 	}
 }
 
@@ -355,9 +360,9 @@ type duePeers struct {
 	peers []protocol.Peer
 }
 
-// tickLocked is what tick does under the lock. Peer lists are only made there;
-// they are encoded and sent without it.
-func (c *core) tickLocked() (lists []duePeers) {
+// tickLocked is what tick does under the lock at one time. Peer lists are made
+// under it, too; they are encoded and sent without it.
+func (c *core) tickLocked() {
 	now := c.o.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -383,7 +388,15 @@ func (c *core) tickLocked() (lists []duePeers) {
 			c.peersDue = append(c.peersDue, p)
 		}
 	}
-	n := min(len(c.peersDue), peersPerTick)
+}
+
+// someLists makes the peer lists of some connections, and reports whether more
+// are due.
+func (c *core) someLists() (lists []duePeers, more bool) {
+	now := c.o.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.peersDue), peersAtOnce)
 	for _, p := range c.peersDue[:n] {
 		if c.peers[keyOf(p)] == p {
 			if list := c.reg.Peers(now, memberOf(p), maxPeers); len(list) > 0 {
@@ -394,14 +407,15 @@ func (c *core) tickLocked() (lists []duePeers) {
 	if c.peersDue = c.peersDue[n:]; len(c.peersDue) == 0 {
 		c.peersDue = nil
 	}
-	return lists
+	return lists, c.peersDue != nil
 }
 
 const (
 	peersEvery = 2 * time.Second // between two rounds of peer lists
 	maxPeers   = 64
-	// peersPerTick bounds how many lists are made in one go: route requests wait
-	// for the same lock.
+	// peersAtOnce bounds how many lists are made in one go: route requests wait
+	// for the same lock. A tick makes some of those, which takes its time, too.
+	peersAtOnce  = 8
 	peersPerTick = 128
 )
 

@@ -17,6 +17,7 @@ type metrics struct {
 	registry  *prometheus.Registry
 	messages  *prometheus.CounterVec
 	routeTime *prometheus.HistogramVec
+	leaseTime prometheus.Histogram
 	ends      *prometheus.CounterVec
 	announces *prometheus.CounterVec
 
@@ -38,8 +39,11 @@ func newMetrics(c *core) *metrics {
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "neuron_tracker_messages_total", Help: "Control messages received, by kind."}, []string{"kind"}),
 		routeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "neuron_tracker_route_seconds", Help: "Time to find, sign and reserve a route, by result.",
+			Name: "neuron_tracker_route_seconds", Help: "Time to find, sign and promise a route, by result, without the database.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}}, []string{"result"}),
+		leaseTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "neuron_tracker_lease_seconds", Help: "Time from a route request to its answer with a lease, the database included.",
+			Buckets: []float64{.0025, .005, .01, .02, .03, .04, .05, .075, .1, .25, .5, 1}}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "neuron_tracker_sessions_ended_total", Help: "Ended sessions, by phase and error code."}, []string{"phase", "code"}),
 		announces: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -52,9 +56,38 @@ func newMetrics(c *core) *metrics {
 		models:   prometheus.NewDesc("neuron_tracker_catalog_models", "Published models.", nil, nil),
 		swarm:    prometheus.NewDesc("neuron_tracker_announced_peers", "BitTorrent peers that announced themselves and are believed.", nil, nil),
 	}
-	m.registry.MustRegister(m.messages, m.routeTime, m.ends, m.announces, m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.messages, m.routeTime, m.leaseTime, m.ends, m.announces, m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
+
+// diskTimes are how long the database takes.
+type diskTimes struct {
+	wait *prometheus.HistogramVec
+	sync prometheus.Histogram
+}
+
+func newDiskTimes() *diskTimes {
+	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+	return &diskTimes{
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "neuron_tracker_write_wait_seconds", Help: "Time that writes waited for their transaction: leases and the like, or work that can wait.",
+			Buckets: buckets}, []string{"kind"}),
+		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "neuron_tracker_disk_sync_seconds", Help: "Time that the disk took for the database's log.", Buckets: buckets}),
+	}
+}
+
+func (d *diskTimes) register(r prometheus.Registerer) { r.MustRegister(d.wait, d.sync) }
+
+func (d *diskTimes) begun(later bool, waited time.Duration) {
+	kind := "first"
+	if later {
+		kind = "later"
+	}
+	d.wait.WithLabelValues(kind).Observe(waited.Seconds())
+}
+
+func (d *diskTimes) synced(took time.Duration) { d.sync.Observe(took.Seconds()) }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
@@ -105,6 +138,8 @@ func (m *metrics) routed(d time.Duration, err error) {
 	}
 	m.routeTime.WithLabelValues(result).Observe(d.Seconds())
 }
+
+func (m *metrics) leased(d time.Duration) { m.leaseTime.Observe(d.Seconds()) }
 
 func (m *metrics) ended(p protocol.Phase, code protocol.Code) {
 	if code != "" && !code.Known() {

@@ -16,6 +16,7 @@ import (
 // onRoute chooses a route, promises its KV memory, stores the lease and only
 // then gives it away.
 func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error {
+	arrived := time.Now()
 	req, err := protocol.Unpack[protocol.RouteRequest](e)
 	if err != nil {
 		return err
@@ -26,9 +27,9 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	if err := c.billing.NodesOf(ctx, p.Node(), req); err != nil {
 		return err
 	}
-	start := time.Now()
+	chosen := time.Now()
 	s, err := c.lease(p, req)
-	c.metrics.routed(time.Since(start), err)
+	c.metrics.routed(time.Since(chosen), err)
 	if err != nil {
 		return err
 	}
@@ -58,6 +59,7 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 	}
 	c.audits.Sample(s.Lease, s.Name)
 	p.Send(reply)
+	c.metrics.leased(time.Since(arrived))
 	return nil
 }
 

@@ -47,11 +47,15 @@ type Server struct {
 }
 
 const (
-	tickEvery    = 250 * time.Millisecond
-	pruneEvery   = 24 * time.Hour
-	retryWrite   = time.Second
-	persistPace  = 25 * time.Millisecond
-	closeTimeout = 10 * time.Second
+	tickEvery   = 250 * time.Millisecond
+	pruneEvery  = 24 * time.Hour
+	retryWrite  = time.Second
+	persistPace = 25 * time.Millisecond
+	// Each transaction changes some twenty pages besides those of what it is for:
+	// few of them write for many.
+	writePace      = 5 * time.Millisecond
+	writeLaterPace = 25 * time.Millisecond
+	closeTimeout   = 10 * time.Second
 )
 
 // New opens the data folder, the database and the port. Errors carry
@@ -76,12 +80,16 @@ func New(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	// A pointer that is nil must not become a store that is not.
-	db, err := sqlite.Open(s.ctx, s.dir.File("tracker.db"))
+	disk := newDiskTimes()
+	db, err := sqlite.OpenWith(s.ctx, s.dir.File("tracker.db"), sqlite.Options{
+		Pace: writePace, PaceLater: writeLaterPace, Begun: disk.begun, Synced: disk.synced,
+	})
 	if err != nil {
 		return nil, err
 	}
 	s.store = db
 	s.core = newCore(o, key, s.store)
+	disk.register(s.core.metrics.registry)
 	s.core.openTelemetry(s.dir.File(TelemetryFile))
 	if err := s.core.openMoney(s.ctx); err != nil {
 		return nil, err

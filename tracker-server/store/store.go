@@ -19,7 +19,8 @@ import (
 )
 
 // Store is safe for concurrent use. What a method that returned nil has
-// written survives the end of the process at any moment. Errors are
+// written survives the end of the process at any moment, and the loss of power.
+// Errors are
 // *protocol.Error where a person can act (disk_full, data_folder), else they
 // are internal.
 type Store interface {

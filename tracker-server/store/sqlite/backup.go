@@ -34,7 +34,7 @@ func Backup(ctx context.Context, from, to string) error {
 	if err != nil {
 		return datadir.Coded(err, "write "+to)
 	}
-	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(from)))
+	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(from), "FULL"))
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "open %s: %w", from, err)
 	}

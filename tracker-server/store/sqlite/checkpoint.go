@@ -10,7 +10,11 @@ const (
 	// checkpointEvery is the time between two looks at the WAL.
 	checkpointEvery = time.Second
 	// longWAL is a number of pages: a longer WAL is begun anew.
-	longWAL = 2000
+	longWAL = 4000
+	// littleWAL is a number of pages that others may wait for.
+	littleWAL = 200
+	// passes bounds how often the WAL is copied until that little is left.
+	passes = 5
 )
 
 // checkpoints copies what the WAL holds into the file, beside the writer: done
@@ -38,13 +42,20 @@ func (s *Store) checkpoints() {
 // the WAL anew.
 func (s *Store) checkpoint(ctx context.Context) error {
 	return s.view(ctx, func(c *conn) error {
-		pages, err := copyWAL(ctx, c)
-		if err != nil || pages < longWAL {
-			return err
+		had := 0
+		for range passes {
+			pages, err := copyWAL(ctx, c)
+			if err != nil || pages < longWAL {
+				return err
+			}
+			if pages-had < littleWAL { // and less came meanwhile
+				break
+			}
+			had = pages
 		}
 		s.pen.Lock()
 		defer s.pen.Unlock()
-		_, err = copyWAL(ctx, c)
+		_, err := copyWAL(ctx, c)
 		return err
 	})
 }

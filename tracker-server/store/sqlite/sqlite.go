@@ -1,5 +1,5 @@
-// Package sqlite keeps the tracker's facts in one SQLite file, in WAL mode
-// with full synchronisation and one writer per process. The publishing
+// Package sqlite keeps the tracker's facts in one SQLite file, in WAL mode with
+// one writer per process, whose answers wait for the disk. The publishing
 // commands open the file beside a running tracker.
 //
 // The server and those commands import it. The SQL keeps to what PostgreSQL also
@@ -31,21 +31,28 @@ import (
 // instead of failing with "busy"; others read beside it, each a state between
 // two transactions.
 type Store struct {
+	o    Options
 	db   *sql.DB // of the writer
 	read *sql.DB
 	path string
+	log  string // the WAL's path, as SQLite names it
 
-	pen    sync.Mutex    // held while a group is written, or nobody may write
-	writer conn          // of the goroutine of writes
-	toDisk time.Duration // that the last commit took; the same
+	pen    sync.Mutex // held while a group is written, or nobody may write
+	writer conn       // of the goroutine of writes
+	wal    *os.File   // of the goroutine of syncs; nil until it is needed
+	// lost says that a sync of the WAL has failed.
+	lost atomic.Bool
 	// views are the connections of ViewLedger and of reads that come often.
 	views chan *conn
 
-	mu      sync.Mutex
-	came    *sync.Cond    // of mu: waiting or closing has changed
-	waiting queue         // guarded by mu
-	closing bool          // nothing is taken any more; guarded by mu
-	written chan struct{} // closed at the end of writes
+	mu        sync.Mutex
+	came      *sync.Cond    // of mu: waiting or closing has changed, or a group is due
+	waiting   queue         // guarded by mu
+	closing   bool          // nothing is taken any more; guarded by mu
+	committed []*write      // and not synced; guarded by mu
+	unsynced  chan struct{} // tells of committed; capacity 1
+	written   chan struct{} // closed at the end of writes
+	synced    chan struct{} // closed at the end of syncs, which is later
 
 	commits atomic.Uint64
 	once    sync.Once
@@ -59,9 +66,25 @@ const (
 	readers  = 2
 )
 
+// Options are for a store that many write to. The zero value is good for all
+// others.
+type Options struct {
+	// Pace and PaceLater are the least times between two transactions of writes
+	// that cannot wait, and that can (store.Later): what comes meanwhile shares
+	// the next one. A single write after a pause does not wait.
+	Pace, PaceLater time.Duration
+	// Begun is told how long a write has waited for its transaction, Synced how
+	// long the disk took. They must not block. Nil ones are left out.
+	Begun  func(later bool, waited time.Duration)
+	Synced func(took time.Duration)
+}
+
 // Open opens or creates the database file and brings its schema up to date.
 // Errors: data_folder for a damaged or newer file, disk_full.
-func Open(ctx context.Context, path string) (*Store, error) {
+func Open(ctx context.Context, path string) (*Store, error) { return OpenWith(ctx, path, Options{}) }
+
+// OpenWith is Open with options.
+func OpenWith(ctx context.Context, path string, o Options) (*Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, datadir.Coded(err, "find "+path)
@@ -72,12 +95,12 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, datadir.Coded(err, "open "+path)
 	}
 	f.Close()
-	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(path)))
+	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(path), "NORMAL"))
 	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeInternal, "open %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
-	s := newStore(db, path)
+	s := newStore(db, path, o)
 	err = s.check(ctx)
 	if err == nil {
 		err = s.migrate(ctx)
@@ -105,23 +128,34 @@ func Open(ctx context.Context, path string) (*Store, error) {
 
 // newStore is a store that only writes, until endWrites; its writer begins with
 // the first operation.
-func newStore(db *sql.DB, path string) *Store {
-	s := &Store{db: db, path: path, writer: conn{db: db}, views: make(chan *conn, maxViews), written: make(chan struct{})}
+func newStore(db *sql.DB, path string, o Options) *Store {
+	if o.Begun == nil {
+		o.Begun = func(bool, time.Duration) {}
+	}
+	if o.Synced == nil {
+		o.Synced = func(time.Duration) {}
+	}
+	s := &Store{
+		o: o, db: db, path: path, log: path + "-wal", writer: conn{db: db}, views: make(chan *conn, maxViews),
+		unsynced: make(chan struct{}, 1), written: make(chan struct{}), synced: make(chan struct{}),
+	}
+	s.waiting.first.pace, s.waiting.later.pace = o.Pace, o.PaceLater
 	s.came = sync.NewCond(&s.mu)
 	go s.writes()
+	go s.syncs()
 	return s
 }
 
 // dsn is the driver's name for the file at an absolute path with slashes, as a
 // URI without an authority: "C:/a" becomes "file:///C:/a" (SQLite, "Uniform
 // Resource Identifiers", section 3.2).
-func dsn(path string) string {
+func dsn(path, synchronous string) string {
 	return uri(path, url.Values{
 		// Another process writes between two groups of ours, when it is quick. The
 		// cache (KiB) holds what one transaction changes. The WAL
 		// (pages) is copied by checkpoints, long before a commit does it. What a
 		// statement would have to undo stays in memory.
-		"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "cache_size(-16384)", "wal_autocheckpoint(20000)", "temp_store(2)"},
+		"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(" + synchronous + ")", "foreign_keys(1)", "cache_size(-16384)", "wal_autocheckpoint(20000)", "temp_store(2)"},
 	})
 }
 
@@ -150,6 +184,17 @@ func (s *Store) check(ctx context.Context) error {
 	if answer != "ok" {
 		return s.damaged(errors.New(answer))
 	}
+	var mode, file string
+	if err := s.writer.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return s.wrap("open", err)
+	}
+	if err := s.writer.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+		return s.wrap("open", err)
+	}
+	if mode != "wal" {
+		return protocol.Errorf(protocol.CodeDataFolder, "the file system of the database %s keeps no WAL", s.path)
+	}
+	s.log = file + "-wal" // SQLite follows links
 	return nil
 }
 

@@ -46,7 +46,7 @@ func TestDSN(t *testing.T) {
 		"//server/share/neuron/t.db": "file:////server/share/neuron/t.db?",
 		"/a/\u00e4/t.db":             "file:///a/%C3%A4/t.db?",
 	} {
-		if got := dsn(path); !strings.HasPrefix(got, want) {
+		if got := dsn(path, "NORMAL"); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s...", path, got, want)
 		}
 	}
@@ -210,12 +210,12 @@ func TestOlderSchema(t *testing.T) {
 // opens it with this one.
 func fromSchema(t *testing.T, old []migration) {
 	path := filepath.Join(t.TempDir(), "t.db")
-	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(path)))
+	db, err := sql.Open("sqlite", dsn(filepath.ToSlash(path), "NORMAL"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
-	then := newStore(db, path)
+	then := newStore(db, path, Options{})
 	if err := then.apply(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}

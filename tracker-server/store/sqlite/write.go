@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"neuron/tracker-server/store"
@@ -15,6 +14,7 @@ type operation = func(ctx context.Context, tx *txn) error
 // write is one operation that waits for its transaction.
 type write struct {
 	f     operation
+	later bool
 	since time.Time // that it waits
 	err   error
 	done  chan struct{} // closed when err is final
@@ -25,46 +25,15 @@ const (
 	// all of them.
 	maxWrites = 128
 	// laterFor bounds the time for those of them that can wait, see store.Later.
-	// When the disk takes longer to write, they may take as long, up to the most.
-	laterFor     = 4 * time.Millisecond
-	laterForMost = 20 * time.Millisecond
+	laterFor = 5 * time.Millisecond
 	// laterWaits is after how long such an operation is due: however many others
 	// there are, each transaction takes one that is.
 	laterWaits = 500 * time.Millisecond
 )
 
-// queue holds the operations that nobody has begun.
-type queue struct{ first, later []*write }
-
-func (q *queue) empty() bool { return len(q.first)+len(q.later) == 0 }
-
-// overdue reports whether one that can wait has waited long enough.
-func (q *queue) overdue() bool { return len(q.later) > 0 && time.Since(q.later[0].since) > laterWaits }
-
-// take removes up to n operations of a lane.
-func take(lane *[]*write, n int) []*write {
-	n = min(n, len(*lane))
-	out := (*lane)[:n:n]
-	if *lane = (*lane)[n:]; len(*lane) == 0 {
-		*lane = nil
-	}
-	return out
-}
-
-// leave removes an operation that nobody has begun.
-func (q *queue) leave(w *write) bool {
-	for _, lane := range []*[]*write{&q.first, &q.later} {
-		if i := slices.Index(*lane, w); i >= 0 {
-			*lane = slices.Delete(slices.Clone(*lane), i, i+1) // parts of the old one may be in use
-			return true
-		}
-	}
-	return false
-}
-
 // inTx runs operations, each in a transaction, and returns when they are on the
-// disk. Operations that come at one time share a transaction, since waiting for
-// the disk is nearly all that a small one costs. One that fails leaves nothing
+// disk. Operations that come at one time share a transaction, since the pages
+// that each changes are nearly all that a small one costs. One that fails leaves nothing
 // behind and does not hinder the others; what it had done is undone, and so is
 // what the others had, which run again. So an operation may run twice, with the
 // same result. It is short and calls nothing of the store; it runs on the
@@ -80,9 +49,9 @@ func (s *Store) inTx(ctx context.Context, op string, fs ...operation) error {
 	list := make([]*write, len(fs))
 	now := time.Now()
 	for i, f := range fs {
-		list[i] = &write{f: f, since: now, done: make(chan struct{})}
+		list[i] = &write{f: f, later: store.IsLater(ctx), since: now, done: make(chan struct{})}
 	}
-	if err := s.enqueue(store.IsLater(ctx), list); err != nil {
+	if err := s.enqueue(list); err != nil {
 		return s.wrap(op, err)
 	}
 	var failed error
@@ -96,18 +65,17 @@ func (s *Store) inTx(ctx context.Context, op string, fs ...operation) error {
 
 var errClosed = errors.New("it is closed")
 
-func (s *Store) enqueue(later bool, list []*write) error {
+func (s *Store) enqueue(list []*write) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return errClosed
 	}
-	lane := &s.waiting.first
-	if later {
-		lane = &s.waiting.later
+	for _, w := range list {
+		if s.waiting.put(w) {
+			s.came.Signal()
+		}
 	}
-	*lane = append(*lane, list...)
-	s.came.Signal()
 	return nil
 }
 
@@ -126,7 +94,7 @@ func (s *Store) await(ctx context.Context, w *write) error {
 				return ctx.Err()
 			}
 			end = nil // it has begun: its result is awaited
-		case <-s.written:
+		case <-s.synced:
 			select {
 			case <-w.done:
 				return w.err
@@ -147,27 +115,40 @@ func (s *Store) writes() {
 	}
 }
 
-// work waits for operations; false when none will come.
+// work waits until a group is due; false when none will come.
 func (s *Store) work() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.waiting.empty() {
-		if s.closing {
-			return false
+	for {
+		if s.waiting.empty() {
+			if s.closing {
+				return false
+			}
+			s.came.Wait()
+			continue
 		}
+		d := s.waiting.due(time.Now())
+		if d <= 0 || s.closing {
+			return true
+		}
+		alarm := time.AfterFunc(d, func() {
+			s.mu.Lock() // else it could come before Wait
+			defer s.mu.Unlock()
+			s.came.Signal()
+		})
 		s.came.Wait()
+		alarm.Stop()
 	}
-	return true
 }
 
-// endWrites lets the writer write what waits, and nothing more, and waits for
-// its end.
+// endWrites lets the writer write what waits, and nothing more, and waits until
+// that is on the disk.
 func (s *Store) endWrites() {
 	s.mu.Lock()
 	s.closing = true
 	s.came.Signal()
 	s.mu.Unlock()
-	<-s.written
+	<-s.synced
 }
 
 // firstOf takes the operations that begin a group: all that cannot wait, and one
@@ -175,22 +156,24 @@ func (s *Store) endWrites() {
 func (s *Store) firstOf() []*write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	group := take(&s.waiting.first, maxWrites)
-	if len(group) == 0 || s.waiting.overdue() {
-		group = append(group, take(&s.waiting.later, 1)...)
+	now := time.Now()
+	group := s.waiting.first.take(maxWrites, now)
+	if len(group) == 0 || s.waiting.overdue(now) {
+		group = append(group, s.waiting.later.take(1, now)...)
 	}
 	return group
 }
 
 // next takes operations for a transaction: all that cannot wait, else one that
-// can, if there is room for it.
+// can, if there is room for it and its lane is due.
 func (s *Store) next(room bool) []*write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if group := take(&s.waiting.first, maxWrites); len(group) > 0 || !room {
+	now := time.Now()
+	if group := s.waiting.first.take(maxWrites, now); len(group) > 0 || !room || s.waiting.later.due(now) > 0 {
 		return group
 	}
-	return take(&s.waiting.later, 1)
+	return s.waiting.later.take(1, now)
 }
 
 // lead writes one group.
@@ -205,15 +188,12 @@ func (s *Store) lead(ctx context.Context) {
 	if failed {
 		s.again(ctx, group)
 	}
-	for _, w := range group {
-		close(w.done)
-	}
+	s.toSync(group)
 }
 
 // together runs a group in one transaction, and with it what comes meanwhile:
-// whoever cannot wait waits for others that can no longer than laterFor, or as
-// long as for the disk. It reports whether one of them failed; nothing was
-// written then.
+// whoever cannot wait waits for others that can no longer than laterFor. It
+// reports whether one of them failed; nothing was written then.
 func (s *Store) together(ctx context.Context, first []*write) (group []*write, failed bool) {
 	begun := time.Now()
 	tx, err := s.begin(ctx)
@@ -225,6 +205,7 @@ func (s *Store) together(ctx context.Context, first []*write) (group []*write, f
 	for next := first; len(next) > 0; next = s.next(room) {
 		for i, w := range next {
 			group = append(group, w)
+			s.o.Begun(w.later, time.Since(w.since))
 			if err := w.f(ctx, tx); err != nil {
 				s.writer.rollback(ctx)
 				group = append(group, next[i+1:]...)
@@ -237,7 +218,7 @@ func (s *Store) together(ctx context.Context, first []*write) (group []*write, f
 		if len(group) >= maxWrites {
 			break
 		}
-		room = room && time.Since(begun) < max(laterFor, min(s.toDisk, laterForMost))
+		room = room && time.Since(begun) < laterFor
 	}
 	if tx.flush() != nil {
 		s.writer.rollback(ctx)
@@ -335,6 +316,9 @@ func (s *Store) begin(ctx context.Context) (*txn, error) {
 	if err := s.writer.open(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.recover(ctx); err != nil {
+		return nil, err
+	}
 	// A transaction that reads before it writes would fail at once, without the
 	// busy timeout, when another process wrote in between.
 	if err := s.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
@@ -344,12 +328,10 @@ func (s *Store) begin(ctx context.Context) (*txn, error) {
 }
 
 func (s *Store) commit(ctx context.Context) error {
-	begun := time.Now()
 	err := s.writer.exec(ctx, "COMMIT")
 	if err != nil {
 		s.writer.rollback(ctx)
 	}
-	s.toDisk = time.Since(begun)
 	s.commits.Add(1)
 	return err
 }

@@ -41,7 +41,7 @@ func (h *held) wait(write func()) {
 	count := func() int {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return len(h.waiting.first) + len(h.waiting.later)
+		return len(h.waiting.first.list) + len(h.waiting.later.list)
 	}
 	before := count()
 	h.tasks.Go(write)
@@ -113,8 +113,8 @@ func TestWhoCanWaitIsNotForgotten(t *testing.T) {
 	var ran int // of those that cannot wait; on the writer's goroutine
 	var at []int
 	put := func(later bool, since time.Time, f func()) {
-		w := &write{since: since, done: make(chan struct{}), f: func(context.Context, *txn) error { f(); return nil }}
-		if err := h.enqueue(later, []*write{w}); err != nil {
+		w := &write{later: later, since: since, done: make(chan struct{}), f: func(context.Context, *txn) error { f(); return nil }}
+		if err := h.enqueue([]*write{w}); err != nil {
 			t.Error(err)
 		}
 		if later {
@@ -174,6 +174,135 @@ func TestClosedWhileSomeWait(t *testing.T) {
 	defer again.Close()
 	if list, err := again.Sessions(t.Context(), 10); err != nil || len(list) != 6 {
 		t.Errorf("%d sessions, %v", len(list), err)
+	}
+}
+
+// pagesOf is how many pages the WAL has.
+func pagesOf(t *testing.T, s *Store) (pages int) {
+	t.Helper()
+	if err := s.view(t.Context(), func(c *conn) error {
+		var busy, copied int
+		return c.QueryRowContext(t.Context(), "PRAGMA wal_checkpoint(NOOP)").Scan(&busy, &pages, &copied)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// TestSyncFails: what is not on the disk is not answered as if it were, and
+// before anything else is written it goes there in another way.
+func TestSyncFails(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "t.db")
+	s := open(t, path)
+	defer s.Close()
+	add := func(id string) error {
+		return s.AddSession(t.Context(), store.Session{ID: protocol.SessionID(id), Lease: []byte("{}")})
+	}
+	if err := add("a"); err != nil {
+		t.Fatal(err)
+	}
+	before := pagesOf(t, s)
+	s.wal.Close() // the goroutine of syncs looks at it after the next commit
+	if err := add("b"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a sync that failed: %v", err)
+	}
+	if !s.lost.Load() {
+		t.Error("the loss is not noted")
+	}
+	if err := add("c"); err != nil || s.lost.Load() {
+		t.Errorf("after that: %v, %t", err, s.lost.Load())
+	}
+	if after := pagesOf(t, s); after >= before { // one whose pages are all copied is begun anew
+		t.Errorf("the WAL goes on: %d pages, before %d", after, before)
+	}
+	if list, err := s.Sessions(t.Context(), 10); err != nil || len(list) != 3 {
+		t.Errorf("%d sessions, %v", len(list), err)
+	}
+}
+
+// TestAnswersWaitForTheDisk: a write is answered after the sync that covers it,
+// not when it is committed.
+func TestAnswersWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Bool
+	asked, let := make(chan struct{}, 10), make(chan struct{})
+	s, err := OpenWith(t.Context(), filepath.Join(t.TempDir(), "t.db"), Options{Synced: func(time.Duration) {
+		if opened.Load() { // the migrations are through
+			asked <- struct{}{}
+			<-let
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	opened.Store(true)
+	answered := make(chan error, 1)
+	go func() { answered <- s.AddSession(t.Context(), store.Session{ID: "a", Lease: []byte("{}")}) }()
+	<-asked // it is committed: others see it
+	if list, err := s.Sessions(t.Context(), 10); err != nil || len(list) != 1 {
+		t.Errorf("%d sessions, %v", len(list), err)
+	}
+	select {
+	case err := <-answered:
+		t.Errorf("answered before the disk: %v", err)
+	default:
+	}
+	close(let)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPace: writes that come in the time between two groups share a
+// transaction; the first one after a pause waits for nobody, and a crowd
+// neither.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	const pace = 400 * time.Millisecond
+	for _, later := range []bool{false, true} {
+		t.Run(fmt.Sprint("later ", later), func(t *testing.T) {
+			t.Parallel()
+			s, err := OpenWith(t.Context(), filepath.Join(t.TempDir(), "t.db"), Options{Pace: pace, PaceLater: pace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			time.Sleep(pace) // since the migrations
+			ctx := t.Context()
+			if later {
+				ctx = store.Later(ctx)
+			}
+			write := func() {
+				if err := s.inTx(ctx, "test", func(ctx context.Context, tx *txn) error {
+					_, err := tx.ExecContext(ctx, `UPDATE catalog_version SET version = version + 1`)
+					return err
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			many := func(n int) (groups uint64, took time.Duration) {
+				before, begun := s.commits.Load(), time.Now()
+				var wg sync.WaitGroup
+				for range n {
+					wg.Go(write)
+				}
+				wg.Wait()
+				return s.commits.Load() - before, time.Since(begun)
+			}
+			begun := time.Now()
+			write()
+			if took := time.Since(begun); took >= pace {
+				t.Errorf("the first one took %s", took)
+			}
+			if groups, _ := many(crowded / 2); groups != 1 || time.Since(begun) < pace {
+				t.Errorf("some in %d groups, after %s", groups, time.Since(begun))
+			}
+			if _, took := many(crowded); took >= pace {
+				t.Errorf("many took %s", took)
+			}
+		})
 	}
 }
 
@@ -315,7 +444,7 @@ func TestCheckpointBesideWrites(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				for range 60 {
+				for range 100 {
 					id := protocol.SessionID(fmt.Sprint(n.Add(1)))
 					if err := s.AddSession(context.Background(), store.Session{ID: id, Lease: big}); err != nil {
 						t.Error(err)
@@ -350,7 +479,7 @@ func TestCheckpointBesideWrites(t *testing.T) {
 	if got := size(); got > 2*once {
 		t.Errorf("the WAL has %d bytes after four rounds of about %d", got, once)
 	}
-	if list, err := s.Sessions(t.Context(), 2000); err != nil || len(list) != 4*4*60 {
+	if list, err := s.Sessions(t.Context(), 2000); err != nil || len(list) != 4*4*100 {
 		t.Errorf("%d sessions, %v", len(list), err)
 	}
 }
