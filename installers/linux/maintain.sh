@@ -39,7 +39,7 @@ flag() {
 }
 
 # running PROGRAM lists its processes, those of containers not; a program whose
-# file was replaced counts too. Of engines, those that have others as children.
+# file was replaced counts too. The parts of an engine end with it.
 running() {
 	for dir in /proc/[0-9]*; do
 		exe=$(readlink "$dir/exe" 2>/dev/null) || continue
@@ -55,12 +55,28 @@ running() {
 	done
 }
 
-# each PROGRAM COMMAND... runs a command for each of its processes.
+# engines lists those that can be told to stop. Somebody's command that asks an
+# engine, a moment before, is none.
+engines() {
+	for one in $(running neuron-engine); do
+		case $(tr '\0' '\n' <"/proc/$one/cmdline" 2>/dev/null | sed -n '2,$ { /^-/! { p; q; } }') in
+		run | desktop) echo "$one" ;;
+		esac
+	done
+}
+
+# told PID COMMAND... runs a command for a process; one that has ended meanwhile
+# needs none.
+told() {
+	as "$@" || [ ! -e "/proc/$1" ] || status=1
+}
+
+# each LIST COMMAND... runs a command for each process of a list.
 each() {
-	program=$1
+	list=$1
 	shift
-	for one in $(running "$program"); do
-		as "$one" "$@" || status=1
+	for one in $list; do
+		told "$one" "$@"
 	done
 }
 
@@ -80,19 +96,19 @@ alone() {
 
 case ${1:-} in
 finish)
-	each neuron-engine "$here/neuron-engine" stop --wait 90s
+	each "$(engines)" "$here/neuron-engine" stop --wait 90s
 	;;
 restart)
 	# An engine that came up again meanwhile is one of the replaced files.
-	for one in $(running neuron-engine); do
-		[ "$(readlink "/proc/$one/exe")" = "$here/neuron-engine" ] || as "$one" "$here/neuron-engine" stop --wait 90s || status=1
+	for one in $(engines); do
+		[ "$(readlink "/proc/$one/exe")" = "$here/neuron-engine" ] || told "$one" "$here/neuron-engine" stop --wait 90s
 	done
-	each neuron-tray "$here/neuron-tray" --restart
+	each "$(running neuron-tray)" "$here/neuron-tray" --restart
 	;;
 end)
-	each neuron-tray "$here/neuron-tray" --quit
-	each neuron "$here/neuron-tray" --quit
-	each neuron-engine "$here/neuron-engine" stop --wait 90s
+	each "$(running neuron-tray)" "$here/neuron-tray" --quit
+	each "$(running neuron)" "$here/neuron-tray" --quit
+	each "$(engines)" "$here/neuron-engine" stop --wait 90s
 	alone neuron-tray 10
 	alone neuron 10
 	alone neuron-engine 10
