@@ -197,7 +197,12 @@ run "$app/neuron-engine.exe" settings tracker "$tracker" >"$work/settings.log" 2
 # shellcheck disable=SC1003 # these are Windows' separators
 run reg add "$run_key" /v Neuron /d "\"C:\\users\\$(id -un)\\AppData\\Local\\Programs\\Neuron\\neuron-tray.exe\" --hidden" /f >/dev/null
 until_true 60 has "$data/gateway/api.key" || die "the engine has no gateway"
-gateway=$(run "$app/neuron-engine.exe" status | tr -d '\r' | sed -n 's/^gateway *\(http[^ ]*\).*/\1/p')
+# It comes up anew for the tracker that was just set.
+gateway_up() {
+    gateway=$(run "$app/neuron-engine.exe" status | tr -d '\r' | sed -n 's/^gateway *\(http[^ ]*\).*/\1/p')
+    [ -n "$gateway" ]
+}
+until_true 60 gateway_up || die "the engine's gateway does not come up"
 long=900
 local_ask() { ask "$gateway" "$1" "$2" -H "Authorization: Bearer $(cat "$data/gateway/api.key")"; }
 until_true 90 local_ask 3 "$work/short" || die "the desktop engine does not answer: $(tail -c 300 "$work/short")"
