@@ -461,8 +461,8 @@ Section "Uninstall"
   System::Call 'shell32::SHChangeNotify(i 0x08000000, i 0, p 0, p 0)'
   Delete "$SMPROGRAMS\Neuron.lnk"
 
-  ; What the window's toolkit keeps, and this window keeps nothing in.
-  RMDir "$APPDATA\fyne\network.neuron.app"
+  ; What the window's toolkit keeps of it; nothing of the user's is in there.
+  RMDir /r "$APPDATA\fyne\network.neuron.app"
   RMDir "$APPDATA\fyne"
 
   SetOutPath "$TEMP" ; the folder that is the current one cannot be removed
@@ -475,7 +475,5 @@ Section "Uninstall"
 
   ${If} $RemoveData = 1
     RMDir /r "$DataFolder"
-    RMDir /r "$APPDATA\fyne\network.neuron.app"
-    RMDir "$APPDATA\fyne"
   ${EndIf}
 SectionEnd
