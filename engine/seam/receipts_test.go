@@ -291,9 +291,9 @@ func TestReceiptsWithCancel(t *testing.T) {
 			r := n.startPaid(tl)
 			release := r.pileUp(hold)
 			r.send(protocol.ControlFrame(protocol.KindTruncate, 0, 1, 64))
-			until(t, 5*time.Second, "the cancel went through", func() bool {
-				return n.nodes[0].server.Sessions()[0].Counters.NextPos == 64
-			})
+			// A stage that is let go before it has heard of the cancel runs its chunk,
+			// and the hop before it is paid for that.
+			until(t, 5*time.Second, "the cancel went through", func() bool { return n.nodes[hold].stage.Cancels() > 0 })
 			release()
 			for i := range uint32(40) {
 				r.decode(1, 64+i)

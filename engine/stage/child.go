@@ -73,6 +73,11 @@ var childEnv = []string{"PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "
 
 // fixedEnv is set for every stage process.
 var fixedEnv = []string{
+	// One goroutine at a time is all that a stage needs while the model computes.
+	// With more, Go's monitor looks after the call into the model every 0.1 ms for
+	// its first 5 ms, on a core that computes, and each hand-over between
+	// goroutines wakes a thread that finds nothing to do.
+	"GOMAXPROCS=1",
 	"GGML_NO_BACKTRACE=1", // else ggml_abort runs gdb when it is installed
 	// Without a fixed threshold glibc keeps blocks of up to 32 MiB for itself
 	// after their first free (mallopt(3)): an empty pool's memory would not go

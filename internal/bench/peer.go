@@ -16,6 +16,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
+	"neuron/engine/seam/tlsio"
 	"neuron/internal/identity"
 	"neuron/internal/logging"
 )
@@ -32,12 +33,12 @@ const (
 
 // greeting is the peer's first line of output.
 type greeting struct {
-	TCP, Seam string
-	Node      protocol.NodeID
+	TCP, TLS, Seam string
+	Node           protocol.NodeID
 }
 
 // Peer is the other process of the round trip: a socket that answers 16 KiB by
-// 32 bytes, and a seam server before a stage that acknowledges at once. The
+// 32 bytes, the same over TLS, and a seam server before a stage that acknowledges at once. The
 // first line of in is the key of the leases, in hex; it serves until in ends.
 func Peer(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -56,26 +57,25 @@ func Peer(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 		return err
 	}
 	var lc net.ListenConfig
-	raw, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+	var at [3]net.Listener
+	for i := range at {
+		if at[i], err = lc.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+			return fmt.Errorf("listen: %w", err) // the process ends, and its sockets with it
+		}
 	}
-	sl, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		raw.Close()
-		return fmt.Errorf("listen: %w", err)
-	}
+	raw, secure, sl := at[0], tlsio.Listen(at[1], id.ServerTLS()), at[2]
 	srv := seam.NewServer(seam.ServerOptions{
 		Identity: id, Stage: func() seam.Stage { return echoStage{} }, TrackerKey: func() ed25519.PublicKey { return key }, Logger: logging.Discard(),
 	})
 	var work sync.WaitGroup
 	work.Go(func() { answer(raw) })
+	work.Go(func() { answer(secure) })
 	work.Go(func() {
 		if e := srv.Serve(sl); e != nil {
 			err = e
 		}
 	})
-	b, jerr := json.Marshal(greeting{TCP: raw.Addr().String(), Seam: sl.Addr().String(), Node: id.ID()})
+	b, jerr := json.Marshal(greeting{TCP: raw.Addr().String(), TLS: secure.Addr().String(), Seam: sl.Addr().String(), Node: id.ID()})
 	if jerr == nil {
 		_, jerr = fmt.Fprintf(out, "%s\n", b)
 	}
@@ -83,6 +83,7 @@ func Peer(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 		_, jerr = io.Copy(io.Discard, lines)
 	}
 	raw.Close()
+	secure.Close()
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
 	cerr := srv.Close(end)

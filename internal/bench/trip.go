@@ -18,12 +18,14 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/engine/seam/seamclient"
+	"neuron/engine/seam/tlsio"
 	"neuron/internal/bench/report"
 	"neuron/internal/identity"
 )
 
 // roundTrips compares 16 KiB down and an acknowledgement back over a seam with
-// the same over a raw TCP connection, both to another process.
+// the same over a raw TCP connection, both to another process. TLS by itself, with
+// nothing read or written but these bytes, is what no seam can be faster than.
 func (r *run) roundTrips(ctx context.Context) (err error) {
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -60,6 +62,11 @@ func (r *run) roundTrips(ctx context.Context) (err error) {
 		return err
 	}
 	defer tcp.conn.Close()
+	bare, err := dialTLS(ctx, g)
+	if err != nil {
+		return err
+	}
+	defer bare.conn.Close()
 	post, err := dialSeam(ctx, g, key)
 	if err != nil {
 		return err
@@ -71,22 +78,24 @@ func (r *run) roundTrips(ctx context.Context) (err error) {
 	}
 	defer up.close()
 
-	var viaPost, viaUp report.Pairs
+	var viaTLS, viaPost, viaUp report.Pairs
 	for i := range r.s.tripRuns + 1 {
-		var t [3]time.Duration
-		for k, f := range []func() error{tcp.trip, post.trip, up.trip} {
+		var t [4]time.Duration
+		for k, f := range []func() error{tcp.trip, bare.trip, post.trip, up.trip} {
 			if t[k], err = halfway(r.s.trips, f); err != nil {
 				return err
 			}
 		}
 		if i > 0 {
-			viaPost.Add(t[0], t[1])
-			viaUp.Add(t[0], t[2])
+			viaTLS.Add(t[0], t[1])
+			viaPost.Add(t[0], t[2])
+			viaUp.Add(t[0], t[3])
 		}
 	}
 	note := func(p *report.Pairs) string {
 		return fmt.Sprintf("p50 %d us, raw TCP %d us", report.Median(p.Other).Microseconds(), report.Median(p.Base).Microseconds())
 	}
+	r.rep.Add(report.Row{Name: "the same bytes over TLS alone, over raw TCP", Figure: fmt.Sprintf("%.2f", viaTLS.Ratio()), Note: note(&viaTLS)})
 	r.rep.AtMost("seam round trip, duplex POST, over raw TCP", viaPost.Ratio(), 3, "", note(&viaPost))
 	r.rep.AtMost("seam round trip, upgraded stream, over raw TCP", viaUp.Ratio(), 2, "", note(&viaUp))
 	return nil
@@ -118,6 +127,19 @@ func dialTCP(ctx context.Context, addr string) (*tcpTrip, error) {
 	return &tcpTrip{c, make([]byte, tripBytes)}, nil
 }
 
+func dialTLS(ctx context.Context, g greeting) (*tcpTrip, error) {
+	me, err := identity.New()
+	if err != nil {
+		return nil, err
+	}
+	c, err := tlsio.Dial(ctx, "tcp", g.TLS, me.ClientTLS(g.Node), 5*time.Second)
+	if err != nil {
+		return nil, fmt.Errorf("bare TLS connection: %w", err)
+	}
+	return &tcpTrip{c, make([]byte, tripBytes)}, nil
+}
+
+// trip is also that of a connection with TLS.
 func (t *tcpTrip) trip() error {
 	if _, err := t.conn.Write(t.b); err != nil {
 		return fmt.Errorf("raw connection: %w", err)

@@ -28,28 +28,83 @@ var (
 	errNoSign     = errors.New("no sign of life")
 )
 
-// streamBody is the request body of a full-duplex POST: what the writer puts
-// in one Write comes out of Read. Its Read ends with the context, whatever the
-// writer does; without that the transport's round trip would outlive its
-// deadline.
+// streamBody is the request body of a full-duplex POST. The transport hands it
+// what it writes the connection with (WriteTo), and each Write goes there on the
+// caller's own goroutine: through a pipe it would wake the transport's writer and
+// be woken by it. A transport that reads instead gets the same from Read. Both end
+// with the context, whatever the writer does; without that the transport's round
+// trip would outlive its deadline.
 type streamBody struct {
-	*io.PipeReader
-	w    *io.PipeWriter
-	stop func() bool
+	read  *io.PipeReader
+	write *io.PipeWriter
+	began chan struct{} // closed when the transport has chosen
+	once  sync.Once
+	ended context.Context // nothing is written after its end
+	end   context.CancelCauseFunc
+
+	mu  sync.Mutex // held while writing; guards dst
+	dst io.Writer  // set by WriteTo while it runs
 }
 
 func newStreamBody(ctx context.Context) *streamBody {
-	r, w := io.Pipe()
-	b := &streamBody{PipeReader: r, w: w}
-	b.stop = context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
+	b := &streamBody{began: make(chan struct{})}
+	b.read, b.write = io.Pipe()
+	b.ended, b.end = context.WithCancelCause(ctx)
+	context.AfterFunc(b.ended, func() { b.write.CloseWithError(context.Cause(b.ended)) })
 	return b
 }
 
+func (b *streamBody) begin() { b.once.Do(func() { close(b.began) }) }
+
+// WriteTo implements io.WriterTo; it returns when the body is over.
+func (b *streamBody) WriteTo(w io.Writer) (int64, error) {
+	b.mu.Lock()
+	b.dst = w
+	b.mu.Unlock()
+	b.begin()
+	<-b.ended.Done()
+	b.mu.Lock() // the transport goes on where the last write ended
+	defer b.mu.Unlock()
+	b.dst = nil
+	if err := context.Cause(b.ended); !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return 0, nil
+}
+
+// Read implements io.Reader.
+func (b *streamBody) Read(p []byte) (int, error) {
+	b.begin()
+	return b.read.Read(p)
+}
+
+// Write sends p; one goroutine at a time writes.
+func (b *streamBody) Write(p []byte) (int, error) {
+	select {
+	case <-b.began:
+	case <-b.ended.Done():
+	}
+	b.mu.Lock()
+	if b.ended.Err() != nil {
+		b.mu.Unlock()
+		return 0, io.ErrClosedPipe
+	}
+	if b.dst != nil {
+		defer b.mu.Unlock()
+		return b.dst.Write(p)
+	}
+	b.mu.Unlock()
+	return b.write.Write(p)
+}
+
+// finish ends the body in order.
+func (b *streamBody) finish() { b.end(io.EOF) }
+
 // Close is called by the transport when it reads no more, and by us on every
-// exit; a blocked Write then fails.
+// exit; a Write then fails.
 func (b *streamBody) Close() error {
-	b.stop()
-	return b.PipeReader.Close()
+	b.end(io.ErrClosedPipe)
+	return nil
 }
 
 // dial makes the request of a stream and waits for its headers, at most wait
@@ -133,8 +188,8 @@ func (c *Client) dial(life, ctx context.Context, hop protocol.Hop, method, path 
 		})
 	}}
 	if body != nil {
-		car.w = body.w
-		car.done = func() { body.w.Close() }
+		car.w = body
+		car.done = body.finish
 	}
 	return car, resp, nil
 }

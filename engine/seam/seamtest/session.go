@@ -54,6 +54,9 @@ func (s *session) Send(ctx context.Context, f *protocol.Frame) error {
 		close(s.wake)
 		s.wake = make(chan struct{})
 		s.mu.Unlock()
+		s.stage.mu.Lock()
+		s.stage.cancels++
+		s.stage.mu.Unlock()
 		return nil
 	}
 	if s.ctx.Err() != nil {
@@ -149,6 +152,9 @@ func (s *session) frame(f *protocol.Frame) *protocol.Error {
 		s.stage.mu.Unlock()
 		select {
 		case <-hold:
+			if !s.alive(f) { // both came while this goroutine did not run
+				return nil
+			}
 			return s.compute(f, poison)
 		case <-wake:
 		case <-s.ctx.Done():

@@ -40,6 +40,7 @@ type Stage struct {
 	hold     chan struct{} // closed: stages run; open: they wait
 	poison   bool
 	opened   int
+	cancels  int
 	period   uint32 // of what the tail says; 0: none
 	keeps    bool
 	kept     []seam.Prefix // of sessions that have ended
@@ -112,6 +113,13 @@ func (s *Stage) Opened() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opened
+}
+
+// Cancels counts the cancel frames that came.
+func (s *Stage) Cancels() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancels
 }
 
 // Hold stops all work before the next frame until the returned function is
