@@ -148,24 +148,20 @@ func (r *run) idle(x *rig.Node) error {
 	if err != nil || len(children) != 1 {
 		return fmt.Errorf("the engine has %d children: %w", len(children), err)
 	}
-	spent := func() (float64, error) {
-		t, err := children[0].Times()
-		if err != nil {
-			return 0, fmt.Errorf("stage times: %w", err)
-		}
-		return t.User + t.System, nil
-	}
+	stage := int(children[0].Pid)
 	time.Sleep(settle) // what follows an answer is not idling
-	before, err := spent()
+	before, err := spent(stage)
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	time.Sleep(idleWatch)
-	after, err := spent()
+	after, err := spent(stage)
 	if err != nil {
 		return err
 	}
-	r.rep.AtMost("idle stage, share of a core", 100*(after-before)/idleWatch.Seconds(), 0.5, "%", "")
+	share := float64(after-before) / float64(time.Since(began))
+	r.rep.AtMost("idle stage, share of a core", 100*share, 0.5, "%", "with an open session")
 	return nil
 }
 

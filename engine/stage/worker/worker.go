@@ -6,8 +6,8 @@
 // libllama binding. Only the engine's main imports it.
 //
 // Goroutines: read (only reads), write (pings every second, also during a long
-// step, and writes what the owner leaves to it), sample (reads how busy the computer is), and the
-// owner (the caller of Run), which alone touches the library.
+// step, writes what the owner leaves to it, and reads how busy the computer is),
+// and the owner (the caller of Run), which alone touches the library.
 package worker
 
 import (
@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"neuron/engine/probe"
 	"neuron/engine/protocol"
 	"neuron/engine/protocol/pen"
 	"neuron/engine/stage/wire"
@@ -74,17 +73,13 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) err
 		broken: make(chan error, 1),
 		loads:  make(chan float64, 1),
 	}
-	var writer, sampler sync.WaitGroup
-	sampleCtx, stopSampling := context.WithCancel(ctx)
-	sampler.Go(func() { w.sample(sampleCtx) })
+	var writer sync.WaitGroup
 	writer.Go(func() { w.write(ctx, out, cancel) })
 	// The reader is not waited for: its Read ends only when the parent closes
 	// the pipe, and then the process does.
 	go w.read(ctx, in)
 
 	err := w.serve(ctx)
-	stopSampling()
-	sampler.Wait()
 	close(w.outbox)
 	writer.Wait()
 	cancel(nil)
@@ -122,23 +117,24 @@ func (w *Worker) read(ctx context.Context, in io.Reader) {
 
 // write only writes: the first ping, then one with statistics every second, and
 // frames that the owner could not write at once or that are large, so that the
-// owner computes on meanwhile.
+// owner computes on meanwhile. It reads foreign load with each ping, and between
+// them while the stage computes: an idle one wakes up once for both.
 func (w *Worker) write(ctx context.Context, out io.Writer, fail context.CancelCauseFunc) {
 	fw := protocol.NewFrameWriter(out, protocol.PipeLimits())
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
-	ping := func() error {
+	ping := func(write func(...*protocol.Frame) error) error {
 		f, err := protocol.JSONFrame(protocol.KindPing, 0, w.getStats())
 		if err != nil {
 			return err
 		}
-		return w.pen.Write(f)
+		return write(f)
 	}
-	first, err := protocol.JSONFrame(protocol.KindPing, 0, w.getStats())
-	if err == nil {
-		err = fw.Write(first)
-	}
+	err := ping(fw.Write)
 	w.pen.Use(fw)
+	load := w.newForeign()
+	defer load.close()
+	pace, pinged := pingEvery, time.Now()
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
 	for err == nil {
 		select {
 		case f, ok := <-w.outbox:
@@ -147,45 +143,21 @@ func (w *Worker) write(ctx context.Context, out io.Writer, fail context.CancelCa
 			}
 			err = w.pen.Write(f)
 			w.pen.Unqueue()
-		case <-tick.C:
-			err = ping()
+		case now := <-tick.C:
+			next := load.sample()
+			if next == pingEvery || now.Sub(pinged) > pingEvery-sampleEvery/2 {
+				err = ping(w.pen.Write)
+				pinged = now
+			}
+			if next != pace {
+				pace = next
+				tick.Reset(pace)
+			}
 		case err = <-w.broken:
 		}
 	}
 	fail(err)
 	for range w.outbox { // keep the owner from blocking until it sees ctx
-	}
-}
-
-// sampleEvery is how often foreign load is read.
-const sampleEvery = 500 * time.Millisecond
-
-// sample gives the owner readings of foreign load; a newer one replaces one
-// that was not taken yet.
-func (w *Worker) sample(ctx context.Context) {
-	s, err := probe.NewLoadSampler()
-	if err != nil {
-		w.log.Warn("Foreign load cannot be read", "error", err)
-		return
-	}
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		v, err := s.Foreign()
-		if err != nil {
-			w.log.Warn("Foreign load cannot be read", "error", err)
-			return
-		}
-		select {
-		case <-w.loads:
-		default:
-		}
-		w.loads <- v // room: this goroutine alone sends
 	}
 }
 
