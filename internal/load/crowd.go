@@ -24,6 +24,7 @@ var build = protocol.Build{Protocol: protocol.Version, Llama: "simulated"}
 // node is a simulated node or gateway.
 type node struct {
 	id     *identity.Identity
+	signer *signer
 	client *control.Client
 	report protocol.Report
 }
@@ -54,7 +55,12 @@ func newCrowd(ctx context.Context, o *Options, url string, roots *x509.CertPool,
 	runCtx, cancel := context.WithCancel(ctx)
 	c.cancel = cancel
 	for i, id := range ids {
-		n := &node{id: id}
+		sign, err := newSigner(id.PrivateKey())
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		n := &node{id: id, signer: sign}
 		role := protocol.RoleNode
 		if i >= o.Nodes {
 			role = protocol.RoleGateway
@@ -68,7 +74,6 @@ func newCrowd(ctx context.Context, o *Options, url string, roots *x509.CertPool,
 			c.nodes = append(c.nodes, n)
 		}
 		c.byID[id.ID()] = n
-		var err error
 		if n.client, err = control.New(control.Options{
 			URL: url, Identity: id, Role: role, Build: build, Engine: "simulated", Addr: "127.0.0.1:9", Host: "simulated", TLS: c.tls,
 			Report: func() protocol.Report { return n.report }, Logger: slog.New(slog.DiscardHandler),

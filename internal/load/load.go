@@ -89,6 +89,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	w := newWork(&o, c)
+	if err := w.prepare(); err != nil {
+		return err
+	}
 	if err := underLoad(ctx, &o, w, probe, r); err != nil {
 		return err
 	}
@@ -173,7 +176,7 @@ func underLoad(ctx context.Context, o *Options, w *work, probe *tracker, r *repo
 		r.line(p.name, "%.2f cores during the load; %.2f ms for a route and its %d receipts",
 			(now-p.since).Seconds()/took.Seconds(), (now-p.since).Seconds()*1e3/float64(max(1, w.sessions())), hops*o.spansPerSession())
 	}
-	return nil
+	return w.checkLeases()
 }
 
 // report prints figures as they come and remembers what missed its target.

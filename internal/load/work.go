@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,7 +27,7 @@ type work struct {
 	o *Options
 	c *crowd
 
-	pen sync.Mutex // held while a receipt is signed
+	nonces nonces
 
 	mu        sync.Mutex // guards below
 	routes    []time.Duration
@@ -37,10 +38,24 @@ type work struct {
 	verdicts  map[protocol.Code]int
 	late      int // sessions that could not start in time
 	firstFail error
+	leases    []lease // that were given out
+}
+
+// lease is one for a gateway, which looks at its signature when the load is over.
+type lease struct {
+	*protocol.SignedLease
+	of  *node
+	now time.Time
 }
 
 func newWork(o *Options, c *crowd) *work {
 	return &work{o: o, c: c, refused: map[protocol.Code]int{}, verdicts: map[protocol.Code]int{}}
+}
+
+// prepare makes what all receipts of the load need.
+func (w *work) prepare() error {
+	const ends = 2
+	return w.nonces.prepare(int(w.o.For.Seconds()*float64(w.o.Routes)) * hops * w.o.spansPerSession() * ends)
 }
 
 // run starts sessions at their times, whatever became of those before: a slow
@@ -88,14 +103,14 @@ func (w *work) session(ctx context.Context, g *node, m protocol.ModelID, due tim
 	if err != nil {
 		return err
 	}
-	lease, err := reply.Lease.Verify(g.client.TrackerKey(), time.Now())
-	if err != nil {
-		return err
+	var l protocol.Lease
+	if err := json.Unmarshal(reply.Lease.Lease, &l); err != nil {
+		return fmt.Errorf("lease: %w", err)
 	}
 	spans := w.o.spansPerSession()
 	tell := func(seq uint64, p protocol.Phase) {
 		t := protocol.Telemetry{Session: id, Model: m, Seq: seq, At: time.Now(), Phase: p, PrefillTotal: prompt, PrefillDone: prompt, Tokens: (spans - 1) * spanTokens, TokensPerSecond: 10}
-		for i, h := range lease.Hops {
+		for i, h := range l.Hops {
 			t.Route = append(t.Route, protocol.HopTelemetry{Hop: i, Node: h.Node, Use: h.Use, Health: protocol.HealthOK,
 				Counters: protocol.Counters{PrefillRows: prompt, DecodeRows: int64(spans-1) * spanTokens}})
 		}
@@ -107,8 +122,9 @@ func (w *work) session(ctx context.Context, g *node, m protocol.ModelID, due tim
 	tell(1, protocol.PhaseDecode)
 	w.mu.Lock()
 	w.routes = append(w.routes, took)
+	w.leases = append(w.leases, lease{reply.Lease, g, time.Now()})
 	w.mu.Unlock()
-	if err := w.deliver(ctx, g, lease, reply.Lease.Hash(), spans); err != nil {
+	if err := w.deliver(ctx, g, &l, reply.Lease.Hash(), spans); err != nil {
 		return err
 	}
 	tell(2, protocol.PhaseDone)
@@ -140,7 +156,7 @@ func (w *work) deliver(ctx context.Context, g *node, l *protocol.Lease, hash pro
 				Session: l.Session, Lease: hash, Model: l.Model, Node: h.Node, Receiver: receiver.id.ID(), Hop: hop, Layers: h.Use, DType: l.DType,
 				Span: s, Class: protocol.Class{Threads: 1, CPU: "simulated", Llama: build.Llama, Engine: "simulated"}, Time: time.Now().Truncate(time.Millisecond),
 			}
-			full, err := w.sign(r, sender, receiver)
+			full, err := w.nonces.receipt(r, sender.signer, receiver.signer)
 			if err != nil {
 				return err
 			}
@@ -169,17 +185,14 @@ func (w *work) deliver(ctx context.Context, g *node, l *protocol.Lease, hash pro
 	return nil
 }
 
-// sign makes a receipt that both ends of a hop have signed, one at a time: in
-// the crowd only, and on all cores, many of them would keep the answers that are
-// timed waiting. Real nodes sign on computers of their own.
-func (w *work) sign(r *protocol.Receipt, sender, receiver *node) ([]byte, error) {
-	w.pen.Lock()
-	defer w.pen.Unlock()
-	half, err := protocol.SignReceipt(r, sender.id.PrivateKey())
-	if err != nil {
-		return nil, err
+// checkLeases verifies what was given out.
+func (w *work) checkLeases() error {
+	for _, l := range w.leases {
+		if _, err := l.Verify(l.of.client.TrackerKey(), l.now); err != nil {
+			return err
+		}
 	}
-	return half.Countersign(receiver.id.PrivateKey()).Encode(), nil
+	return nil
 }
 
 // sessions is how many got a route.

@@ -22,8 +22,9 @@ import (
 
 // Source knows what the tracker has stored.
 type Source interface {
-	// Lease is the lease of a session, or an error with session_unknown.
-	Lease(protocol.SessionID) (*protocol.SignedLease, error)
+	// Lease is the lease of a session, as it is signed and as it is, or an error
+	// with session_unknown. Neither is ever changed.
+	Lease(protocol.SessionID) (*protocol.SignedLease, *protocol.Lease, error)
 	// Receipts are the stored ones of a session (Verdict.Keep), best in the order
 	// in which they were stored. Of one receipt the half-signed and the finished
 	// form may both be there.
@@ -155,7 +156,7 @@ func (a *Auditor) session(id protocol.SessionID) (*session, error) {
 		a.order.MoveToBack(e)
 		return e.Value.(*session), nil
 	}
-	signed, err := a.src.Lease(id)
+	signed, lease, err := a.src.Lease(id)
 	if err != nil {
 		return nil, err
 	}
@@ -163,10 +164,7 @@ func (a *Auditor) session(id protocol.SessionID) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newSession(signed)
-	if err != nil {
-		return nil, err
-	}
+	s := newSession(signed, lease)
 	for _, raw := range raws {
 		c, err := stored(raw)
 		if err != nil {
@@ -223,16 +221,11 @@ type entry struct {
 // entryBytes is about what an entry takes: the bytes, the fields and their texts.
 const entryBytes = protocol.SignedReceiptSize + 900
 
-func newSession(signed *protocol.SignedLease) (*session, error) {
-	// The lease is the tracker's own; its time is judged elsewhere.
-	l, err := signed.Verify(signed.Key, time.Time{})
-	if err != nil {
-		return nil, err
-	}
+func newSession(signed *protocol.SignedLease, l *protocol.Lease) *session {
 	return &session{
 		signed: signed, lease: l, hash: signed.Hash(), hops: make([][]*entry, len(l.Hops)),
 		bytes: int64(len(signed.Lease))*2 + 1024,
-	}, nil
+	}
 }
 
 // at finds the place of a span in a hop's list.

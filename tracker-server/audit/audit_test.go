@@ -61,14 +61,15 @@ func newWorld(t testing.TB, hops int) *world {
 	return w
 }
 
-func (w *world) Lease(id protocol.SessionID) (*protocol.SignedLease, error) {
+func (w *world) Lease(id protocol.SessionID) (*protocol.SignedLease, *protocol.Lease, error) {
 	if w.fails {
-		return nil, errors.New("disk on fire")
+		return nil, nil, errors.New("disk on fire")
 	}
 	if id != w.lease.Session {
-		return nil, protocol.Errorf(protocol.CodeSessionUnknown, "no session %s", string(id))
+		return nil, nil, protocol.Errorf(protocol.CodeSessionUnknown, "no session %s", string(id))
 	}
-	return w.signed, nil
+	l, err := w.signed.Verify(w.signed.Key, time.Time{})
+	return w.signed, l, err
 }
 
 func (w *world) Receipts(protocol.SessionID) ([][]byte, error) { return w.stored, nil }
@@ -626,11 +627,12 @@ type manyLeases struct {
 	kept   [][]byte
 }
 
-func (m *manyLeases) Lease(id protocol.SessionID) (*protocol.SignedLease, error) {
-	if l := m.leases[id]; l != nil {
-		return l, nil
+func (m *manyLeases) Lease(id protocol.SessionID) (*protocol.SignedLease, *protocol.Lease, error) {
+	if signed := m.leases[id]; signed != nil {
+		l, err := signed.Verify(signed.Key, time.Time{})
+		return signed, l, err
 	}
-	return nil, protocol.Errorf(protocol.CodeSessionUnknown, "no session")
+	return nil, nil, protocol.Errorf(protocol.CodeSessionUnknown, "no session")
 }
 
 func (m *manyLeases) Receipts(id protocol.SessionID) (out [][]byte, err error) {

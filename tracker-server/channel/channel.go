@@ -29,6 +29,7 @@ type Handler interface {
 	Admit(ctx context.Context, h *protocol.Hello, id protocol.NodeID) (*protocol.Welcome, error)
 	// Joined follows the welcome; the connection may be sent to from now on.
 	Joined(c *Conn)
+	// Message gets a message, whose body is gone when it returns.
 	Message(ctx context.Context, c *Conn, e *protocol.Envelope)
 	// Left is called once per joined connection; bye says that the peer said so.
 	Left(c *Conn, bye bool)

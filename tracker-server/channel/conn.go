@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"encoding/json"
 	"errors"
 	"net/netip"
 	"sync"
@@ -55,7 +54,7 @@ func (c *Conn) Remote() netip.Addr { return c.remote }
 // Send queues a message; it never blocks. A peer that does not read fast
 // enough is disconnected, and false comes back then and after the end.
 func (c *Conn) Send(e *protocol.Envelope) bool {
-	raw, err := json.Marshal(e)
+	raw, err := encode(e)
 	if err != nil {
 		c.hub.o.Logger.Error("encode a control message", "kind", e.Kind, "err", err)
 		return false
@@ -95,7 +94,7 @@ func (c *Conn) take() [][]byte {
 func (c *Conn) Stop(last *protocol.Envelope, code int, text string) {
 	var raw []byte
 	if last != nil {
-		raw, _ = json.Marshal(last) // envelopes hold valid JSON only
+		raw, _ = encode(last) // a kind is always text
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,31 +206,42 @@ func (c *Conn) read() (joined, bye bool) {
 	c.ws.SetPongHandler(func(string) error { alive(); return nil })
 	c.tokens, c.filled = float64(h.o.Burst), time.Now()
 	for {
-		_, raw, err := c.ws.ReadMessage()
+		raw, give, err := receive(c.ws)
 		if err != nil {
 			return true, false
 		}
 		alive()
-		if !c.allowed() {
-			c.strikes++
-			if c.strikes == 1 {
-				c.SendError(0, protocol.Errorf(protocol.CodeRateLimited, "more than %d messages a second", h.o.MessagesPerSecond))
-			} else if c.strikes > maxStrikes {
-				c.Refuse(protocol.Errorf(protocol.CodeRateLimited, "more than %d messages a second", h.o.MessagesPerSecond), retryAfter)
-				return true, false
-			}
-			continue
+		if bye, end := c.message(raw); end {
+			return true, bye
 		}
-		e, err := protocol.ParseEnvelope(raw)
-		if err != nil {
-			c.SendError(0, protocol.AsError(err))
-			continue
-		}
-		if e.Kind == protocol.MsgBye {
-			return true, true
-		}
-		h.o.Handler.Message(h.ctx, c, e)
+		give()
 	}
+}
+
+// message handles one message. It reports whether it is the last one, and
+// whether the peer said so.
+func (c *Conn) message(raw []byte) (bye, end bool) {
+	h := c.hub
+	if !c.allowed() {
+		c.strikes++
+		if c.strikes == 1 {
+			c.SendError(0, protocol.Errorf(protocol.CodeRateLimited, "more than %d messages a second", h.o.MessagesPerSecond))
+		} else if c.strikes > maxStrikes {
+			c.Refuse(protocol.Errorf(protocol.CodeRateLimited, "more than %d messages a second", h.o.MessagesPerSecond), retryAfter)
+			return false, true
+		}
+		return false, false
+	}
+	e, err := parse(raw)
+	if err != nil {
+		c.SendError(0, protocol.AsError(err))
+		return false, false
+	}
+	if e.Kind == protocol.MsgBye {
+		return true, true
+	}
+	h.o.Handler.Message(h.ctx, c, e)
+	return false, false
 }
 
 // SendError answers message id with an error.

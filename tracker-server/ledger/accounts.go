@@ -68,6 +68,11 @@ func (l *Ledger) View(ctx context.Context, f func(store.LedgerView) error) error
 	return l.store.ViewLedger(ctx, f)
 }
 
+// OwnerOf is the account that owns a node. Error: not_found.
+func (l *Ledger) OwnerOf(ctx context.Context, n protocol.NodeID) (store.NodeOwner, error) {
+	return l.store.OwnerOf(ctx, n)
+}
+
 // StartingCredit is what a new owner is given.
 func (l *Ledger) StartingCredit() store.Credit { return l.cfg.StartingCredit }
 

@@ -44,7 +44,11 @@ type Hooks struct {
 
 // Config is what an Intake is made of.
 type Config struct {
-	Store  Store
+	Store Store
+	// Lease finds a stored lease that the tracker has in memory, as it is signed
+	// and as it is; nil stands for others, which Store has. Both are never
+	// changed. It must not block. Default: none is found.
+	Lease  func(protocol.SessionID) (*protocol.SignedLease, *protocol.Lease)
 	Ledger *ledger.Ledger
 	Now    func() time.Time // default: time.Now
 	Logger *slog.Logger     // default: discard
@@ -69,6 +73,9 @@ func (c *Config) fill() {
 	}
 	if c.Audit == (audit.Config{}) {
 		c.Audit = audit.DefaultConfig()
+	}
+	if c.Lease == nil {
+		c.Lease = func(protocol.SessionID) (*protocol.SignedLease, *protocol.Lease) { return nil, nil }
 	}
 	if c.Bar == nil {
 		c.Bar = func(protocol.NodeID, string) {}
@@ -119,7 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Intake, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := &source{ctx: ctx, store: cfg.Store}
+	src := &source{ctx: ctx, store: cfg.Store, lease: cfg.Lease}
 	return &Intake{
 		cfg: cfg, faults: f, limits: limits{now: cfg.Now}, checking: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), pen: make(chan struct{}, 1),
 		source: src, auditor: audit.New(cfg.Audit, src),

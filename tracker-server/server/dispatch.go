@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -22,6 +23,9 @@ func (c *core) message(ctx context.Context, p peer, e *protocol.Envelope) {
 	if e.Kind == protocol.MsgRoute {
 		select {
 		case c.routing <- struct{}{}:
+			own := *e
+			own.Body = bytes.Clone(e.Body)
+			e = &own
 			c.requests.Go(func() {
 				defer func() { <-c.routing }()
 				c.handle(ctx, p, e)

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +31,7 @@ func (c *core) openReceipts(ctx context.Context) error {
 		Name: "neuron_tracker_credit_posted_total", Help: "Credits posted to owners for receipts."})
 	c.metrics.registry.MustRegister(judged, proven, works, credit)
 	in, err := receipts.Open(ctx, receipts.Config{
-		Store: c.store, Ledger: c.ledger, Now: c.o.Now, Logger: c.o.Logger, Pace: receiptsPace,
+		Store: c.store, Ledger: c.ledger, Now: c.o.Now, Logger: c.o.Logger, Pace: receiptsPace, Lease: c.leaseOf,
 		Bar: func(id protocol.NodeID, why string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -53,11 +55,23 @@ func (c *core) openReceipts(ctx context.Context) error {
 	return err
 }
 
+// leaseOf finds the lease of a session that lives or has just ended, once it is
+// stored: no receipt is judged by one that could still be forgotten.
+func (c *core) leaseOf(id protocol.SessionID) (*protocol.SignedLease, *protocol.Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.table.Get(id)
+	if !ok || !s.Given {
+		return nil, nil
+	}
+	return s.Signed, s.Lease
+}
+
 // onReceipts judges, pays and stores what a node or a driver sends, and answers
 // with a verdict for each. The connection waits meanwhile: it cannot send faster
 // than the disk takes.
 func (c *core) onReceipts(ctx context.Context, p peer, e *protocol.Envelope) error {
-	m, err := protocol.Unpack[protocol.Receipts](e)
+	m, err := unpackReceipts(e)
 	if err != nil {
 		return err
 	}
@@ -76,6 +90,44 @@ func (c *core) onReceipts(ctx context.Context, p peer, e *protocol.Envelope) err
 	}
 	p.Send(reply)
 	return nil
+}
+
+// unpackReceipts is protocol.Unpack for receipts, which come often: their usual
+// form, {"receipts":["...","..."]} without escapes, needs no JSON decoder.
+func unpackReceipts(e *protocol.Envelope) (*protocol.Receipts, error) {
+	if list := plainReceipts(e.Body); list != nil {
+		return &protocol.Receipts{Receipts: list}, nil
+	}
+	return protocol.Unpack[protocol.Receipts](e)
+}
+
+// plainReceipts reads the usual form, nil for any other.
+func plainReceipts(body []byte) (list [][]byte) {
+	rest, ok := bytes.CutPrefix(body, []byte(`{"receipts":[`))
+	if !ok || bytes.ContainsAny(rest, "\r\n") { // which base64 would skip
+		return nil
+	}
+	for {
+		if rest, ok = bytes.CutPrefix(rest, []byte(`"`)); !ok {
+			return nil
+		}
+		n := bytes.IndexByte(rest, '"')
+		if n < 0 {
+			return nil
+		}
+		raw := make([]byte, base64.StdEncoding.DecodedLen(n))
+		size, err := base64.StdEncoding.Decode(raw, rest[:n])
+		if err != nil {
+			return nil
+		}
+		list, rest = append(list, raw[:size]), rest[n+1:]
+		if string(rest) == "]}" {
+			return list
+		}
+		if rest, ok = bytes.CutPrefix(rest, []byte(`,`)); !ok {
+			return nil
+		}
+	}
 }
 
 // pruneReceipts forgets the receipts whose time is over.

@@ -51,6 +51,9 @@ func (c *core) onRoute(ctx context.Context, p peer, e *protocol.Envelope) error 
 		}
 		return err
 	}
+	c.mu.Lock()
+	c.table.Given(req.Session)
+	c.mu.Unlock()
 	c.record(&s)
 	c.o.Logger.Info("lease", "session", req.Session, "model", s.Lease.Model.Short(), "driver", p.Node().Short(), "hops", len(s.Lease.Hops), "cost_us", s.CostMicros)
 	reply, err := protocol.Pack(protocol.MsgLease, e.ID, protocol.RouteReply{Lease: s.Signed, CostMicros: s.CostMicros})

@@ -54,6 +54,8 @@ type Session struct {
 	Phase     protocol.Phase
 	Telemetry protocol.Telemetry
 	Updated   time.Time
+	// Given says that the lease is stored, so that the driver may have it.
+	Given bool
 	// End is set once the session has ended.
 	End *End
 }
@@ -111,10 +113,17 @@ func (t *Table) Add(s Session) {
 	t.insert(&entry{Session: s})
 }
 
+// Given notes that a session's lease is stored.
+func (t *Table) Given(id protocol.SessionID) {
+	if e := t.find(id); e != nil {
+		e.Given = true
+	}
+}
+
 // Restore takes back a live session of an earlier run. Its driver counts as
 // lost until it connects.
 func (t *Table) Restore(now time.Time, s Session) {
-	s.Updated = now
+	s.Updated, s.Given = now, true
 	t.insert(&entry{Session: s, heard: s.Telemetry.Seq > 0})
 	t.lost[s.Lease.Driver] = now.Add(t.cfg.RestartGrace)
 }

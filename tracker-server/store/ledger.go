@@ -27,6 +27,8 @@ type Ledger interface {
 	UpdateLedger(ctx context.Context, fs ...func(LedgerTx) error) error
 	// ViewLedger runs f on one consistent state.
 	ViewLedger(ctx context.Context, f func(LedgerView) error) error
+	// OwnerOf is that of a view, for the one question that each lease has.
+	OwnerOf(ctx context.Context, n protocol.NodeID) (NodeOwner, error)
 }
 
 // LedgerView reads. Its methods may be called until f returns, by f's

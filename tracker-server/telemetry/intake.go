@@ -19,6 +19,7 @@ type intake struct {
 	r       *Recorder
 	live    map[protocol.SessionID]*known
 	pending Batch
+	ripe    bool // pending has gathered long enough
 	writing bool // a batch is with the writer
 	minute  Figures
 	waiting []chan struct{} // flushes
@@ -27,12 +28,12 @@ type intake struct {
 
 func (in *intake) run(ctx context.Context) {
 	r := in.r
-	tick := time.NewTicker(flushEvery)
+	tick := time.NewTicker(gatherFor)
 	defer tick.Stop()
 	for {
 		var full chan<- *Batch
 		var out *Batch
-		if !in.writing && r.o.Open != nil && in.due() {
+		if !in.writing && r.o.Open != nil && in.due() && (in.ripe || len(in.waiting) > 0) {
 			full, out = r.full, &Batch{Samples: in.pending.Samples, Minutes: in.pending.Minutes}
 		}
 		select {
@@ -47,8 +48,9 @@ func (in *intake) run(ctx context.Context) {
 		case <-tick.C:
 			in.endMinute(r.o.Now(), false)
 			in.sweep(r.o.Now())
+			in.ripe = in.due()
 		case full <- out:
-			in.pending, in.writing = Batch{}, true
+			in.pending, in.ripe, in.writing = Batch{}, false, true
 		case <-r.wrote:
 			in.writing = false
 			in.answer()
@@ -62,7 +64,7 @@ func (in *intake) run(ctx context.Context) {
 	}
 }
 
-// due says whether the pending batch should go to the writer.
+// due says whether there is something for the writer.
 func (in *intake) due() bool { return len(in.pending.Samples) > 0 || len(in.pending.Minutes) > 0 }
 
 // answer ends flushes once nothing is on its way.

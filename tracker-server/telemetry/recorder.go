@@ -30,6 +30,9 @@ type Options struct {
 const (
 	defaultQueue = 4096
 	flushEvery   = time.Second
+	// gatherFor is about how long snapshots wait for others: one transaction
+	// serves them all, and most of the snapshots of a short session.
+	gatherFor = 250 * time.Millisecond
 	// maxPending bounds what waits for the disk; above it snapshots are dropped.
 	maxPending = 8192
 	// reopenAfter is the time between two tries to open a store that failed.

@@ -458,3 +458,37 @@ func TestFromIsBounded(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// counting counts transactions.
+type counting struct {
+	*memory
+	writes int // guarded by memory's mu
+}
+
+func (c *counting) Write(ctx context.Context, b *Batch) error {
+	c.mu.Lock()
+	c.writes++
+	c.mu.Unlock()
+	return c.memory.Write(ctx, b)
+}
+
+// TestSnapshotsShareATransaction: each that came alone was a transaction of its
+// own, with all the pages that one changes.
+func TestSnapshotsShareATransaction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &counting{memory: &memory{}}
+		r := start(t, Options{Open: func(context.Context) (Store, error) { return st, nil }, Keep: time.Hour})
+		for i := range 100 {
+			r.Snapshot(snap(i, protocol.PhaseRouting, 0, 0))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(gatherFor)
+		synctest.Wait()
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if n := len(st.rows); n != 100 || st.writes > 5 {
+			t.Errorf("%d rows in %d transactions", n, st.writes)
+		}
+	})
+}

@@ -82,8 +82,8 @@ func (r *ratio) double(p *point) {
 	r.t.Subtract(&zz2, &r.z)
 }
 
-// add is p + a, or p - a.
-func (r *ratio) add(p *point, a *addend, subtract bool) {
+// add is p + a, or p - a. Of an a that is affine, Z is 1.
+func (r *ratio) add(p *point, a *addend, subtract, affine bool) {
 	plus, minus := &a.plus, &a.minus
 	if subtract {
 		plus, minus = minus, plus
@@ -94,8 +94,12 @@ func (r *ratio) add(p *point, a *addend, subtract bool) {
 	mm.Subtract(&p.y, &p.x)
 	mm.Multiply(&mm, minus)
 	tt.Multiply(&p.t, &a.t2d)
-	zz.Multiply(&p.z, &a.z)
-	zz.Add(&zz, &zz)
+	if affine {
+		zz.Add(&p.z, &p.z)
+	} else {
+		zz.Multiply(&p.z, &a.z)
+		zz.Add(&zz, &zz)
+	}
 	r.x.Subtract(&pp, &mm)
 	r.y.Add(&pp, &mm)
 	if subtract {
@@ -110,44 +114,52 @@ func (r *ratio) add(p *point, a *addend, subtract bool) {
 // A scalar is cut into limbs, each with multiples of its own power of the base,
 // so that the doublings are those of one limb.
 const (
-	limbs    = 4
-	limbBits = 64
+	limbs    = 8
+	limbBits = 32
 	digits   = limbBits + 1
 )
 
-// odd are the odd multiples 1, 3, 5, ... of a point, for signed digits of a
-// width of bits.
-type odd []addend
-
-func oddMultiples(p *point, width uint) odd {
-	out := make(odd, 1<<(width-2))
-	out[0].set(p)
+// oddMultiples are the odd multiples 1, 3, 5, ... of a point, for signed digits
+// of a width of bits.
+func oddMultiples(p *point, width uint) []point {
+	out := make([]point, 1<<(width-2))
+	out[0] = *p
 	var r ratio
 	var twice point
 	var step addend
 	r.double(p)
 	twice.fromRatio(&r)
 	step.set(&twice)
-	at := *p
 	for i := 1; i < len(out); i++ {
-		r.add(&at, &step, false)
-		at.fromRatio(&r)
-		out[i].set(&at)
+		r.add(&out[i-1], &step, false, false)
+		out[i].fromRatio(&r)
 	}
 	return out
 }
 
-// table has the odd multiples of 2^0, 2^64, 2^128 and 2^192 times a point.
+// table has the odd multiples of 2^0, 2^32, 2^64, ... times a point.
 type table struct {
 	width uint
-	of    [limbs]odd
+	// affine says that all Z are 1, which saves a multiplication whenever one is
+	// added, and costs some to get there.
+	affine bool
+	of     [limbs][]addend
 }
 
-func newTable(p *point, width uint) *table {
-	t := &table{width: width}
+func newTable(p *point, width uint, affine bool) *table {
+	t := &table{width: width, affine: affine}
 	at := *p
 	for i := range t.of {
-		t.of[i] = oddMultiples(&at, width)
+		odd := oddMultiples(&at, width)
+		if affine {
+			for j, inverse := range invertZ(odd) {
+				odd[j].normalize(&inverse)
+			}
+		}
+		t.of[i] = make([]addend, len(odd))
+		for j := range odd {
+			t.of[i][j].set(&odd[j])
+		}
 		if i == limbs-1 {
 			break
 		}
@@ -162,26 +174,29 @@ func newTable(p *point, width uint) *table {
 	return t
 }
 
+// normalize makes Z 1, given 1/Z.
+func (p *point) normalize(inverse *field.Element) {
+	p.x.Multiply(&p.x, inverse)
+	p.y.Multiply(&p.y, inverse)
+	p.z.One()
+	p.t.Multiply(&p.x, &p.y)
+}
+
 // signedDigits writes k in digits that are 0 or odd, smaller in size than
-// 2^(width-1), of which at most one in width is not 0.
-func signedDigits(out *[digits]int8, k uint64, width uint) {
-	*out = [digits]int8{}
-	carry := uint64(0) // above the 64 bits of k
-	for i := 0; k|carry != 0; i++ {
-		if k&1 == 1 {
-			d := int64(k & (1<<width - 1))
-			if d >= 1<<(width-1) {
-				d -= 1 << width
-				var c uint64
-				k, c = bits.Add64(k, uint64(-d), 0)
-				carry += c
-			} else {
-				k -= uint64(d)
-			}
-			out[i] = int8(d)
+// 2^(width-1), of which at most one in width is not 0. The digits of out are 0
+// before.
+func signedDigits(out *[digits]int8, k uint32, width uint) {
+	left, i := uint64(k), 0 // with a bit for the carry
+	for left != 0 {
+		zeros := bits.TrailingZeros64(left)
+		left >>= zeros
+		i += zeros
+		d := int64(left & (1<<width - 1))
+		if d >= 1<<(width-1) {
+			d -= 1 << width
 		}
-		k = k>>1 | carry<<63
-		carry >>= 1
+		left = uint64(int64(left) - d)
+		out[i] = int8(d)
 	}
 }
 
@@ -191,20 +206,19 @@ type term struct {
 	digits [limbs][digits]int8
 }
 
-func (t *term) set(tab *table, s *[limbs]uint64) {
+func (t *term) set(tab *table, s *[limbs]uint32) {
 	t.table = tab
 	for i, k := range s {
 		signedDigits(&t.digits[i], k, tab.width)
 	}
 }
 
-// sum adds up two terms.
+// sum adds up two terms. The result has no T.
 func (p *point) sum(terms *[2]term) {
 	p.setNeutral()
 	var r ratio
 	for i := digits - 1; i >= 0; i-- {
 		r.double(p)
-		whole := false // p is r with its T
 		for j := range terms {
 			t := &terms[j]
 			for l := range t.digits {
@@ -212,21 +226,15 @@ func (p *point) sum(terms *[2]term) {
 				if d == 0 {
 					continue
 				}
-				if !whole {
-					p.fromRatio(&r)
-				}
-				if d > 0 {
-					r.add(p, &t.table.of[l][d/2], false)
-				} else {
-					r.add(p, &t.table.of[l][-d/2], true)
-				}
 				p.fromRatio(&r)
-				whole = true
+				if d > 0 {
+					r.add(p, &t.table.of[l][d/2], false, t.table.affine)
+				} else {
+					r.add(p, &t.table.of[l][-d/2], true, t.table.affine)
+				}
 			}
 		}
-		if !whole {
-			p.fromRatioToDouble(&r)
-		}
+		p.fromRatioToDouble(&r)
 	}
 }
 

@@ -33,10 +33,10 @@ type Check struct {
 // signatures, and of the base, whose are computed once.
 const (
 	keyWidth  = 5
-	baseWidth = 7
+	baseWidth = 8
 )
 
-// keysKept bounds the keys in memory, 5 KiB each: so many at least, and twice as
+// keysKept bounds the keys in memory, 10 KiB each: so many at least, and twice as
 // many at most.
 const keysKept = 256
 
@@ -44,7 +44,7 @@ const keysKept = 256
 var base = sync.OnceValue(func() *table {
 	var p point
 	p.set(edwards25519.NewGeneratorPoint(), false)
-	return newTable(&p, baseWidth)
+	return newTable(&p, baseWidth, true)
 })
 
 type key [ed25519.PublicKeySize]byte
@@ -119,11 +119,11 @@ func (v *Verifier) recover(p *point, c *Check) bool {
 	return true
 }
 
-func split(s *edwards25519.Scalar) *[limbs]uint64 {
-	var out [limbs]uint64
+func split(s *edwards25519.Scalar) *[limbs]uint32 {
+	var out [limbs]uint32
 	b := s.Bytes()
 	for i := range out {
-		out[i] = binary.LittleEndian.Uint64(b[8*i:])
+		out[i] = binary.LittleEndian.Uint32(b[4*i:])
 	}
 	return &out
 }
@@ -143,7 +143,7 @@ func (v *Verifier) table(k key) *table {
 		if a, err := new(edwards25519.Point).SetBytes(k[:]); err == nil {
 			var p point
 			p.set(a, true)
-			t = newTable(&p, keyWidth)
+			t = newTable(&p, keyWidth, false)
 		}
 	}
 	v.mu.Lock()

@@ -181,10 +181,10 @@ func TestScalarsAtTheEdge(t *testing.T) {
 		t.Errorf("%d are right", good)
 	}
 	for _, width := range []uint{keyWidth, baseWidth} {
-		for _, x := range []uint64{0, 1, 2, 3, 1 << 63, 1<<63 - 1, 1<<64 - 1, 1<<64 - 2, 0xaaaaaaaaaaaaaaaa, 0x5555555555555555, 0xf0f0f0f0f0f0f0f0} {
+		for _, x := range []uint32{0, 1, 2, 3, 1 << 31, 1<<31 - 1, 1<<32 - 1, 1<<32 - 2, 0xaaaaaaaa, 0x55555555, 0xf0f0f0f0} {
 			var d [digits]int8
 			signedDigits(&d, x, width)
-			sum := uint64(0) // modulo 2^64; the digit above is worth 2^64
+			sum := int64(0)
 			last := -digits
 			for i, v := range d {
 				if v == 0 {
@@ -194,11 +194,9 @@ func TestScalarsAtTheEdge(t *testing.T) {
 					t.Errorf("%x, width %d: digit %d at %d", x, width, v, i)
 				}
 				last = i
-				if i < 64 {
-					sum += uint64(int64(v)) << i
-				}
+				sum += int64(v) << i
 			}
-			if sum != x {
+			if sum != int64(x) {
 				t.Errorf("%x, width %d: the digits are those of %x", x, width, sum)
 			}
 		}

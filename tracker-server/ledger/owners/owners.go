@@ -122,11 +122,7 @@ func (o *Owners) Owner(ctx context.Context, n protocol.NodeID) (out store.NodeOw
 	}
 	// Each lease asks. It is over in no time, and watching for the end of ctx would
 	// cost more than the answer.
-	err = o.l.View(context.WithoutCancel(ctx), func(tx store.LedgerView) (err error) {
-		out, err = tx.OwnerOf(n)
-		return err
-	})
-	return out, err
+	return o.l.OwnerOf(context.WithoutCancel(ctx), n)
 }
 
 // Nodes lists what an owner owns now.

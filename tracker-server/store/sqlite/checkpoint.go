@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 const (
@@ -41,7 +43,7 @@ func (s *Store) checkpoints() {
 // long, the little that came meanwhile while nobody does: the next write begins
 // the WAL anew.
 func (s *Store) checkpoint(ctx context.Context) error {
-	return s.view(ctx, func(c *conn) error {
+	return s.view(ctx, func(c *direct.Conn) error {
 		had := 0
 		for range passes {
 			pages, err := copyWAL(ctx, c)
@@ -64,7 +66,7 @@ var errBusy = errors.New("another process copies the WAL")
 
 // copyWAL copies what can be copied without waiting for anybody, and tells how
 // many pages the WAL has.
-func copyWAL(ctx context.Context, c *conn) (pages int, err error) {
+func copyWAL(ctx context.Context, c *direct.Conn) (pages int, err error) {
 	var busy, copied int
 	if err := c.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &copied); err != nil {
 		return 0, err

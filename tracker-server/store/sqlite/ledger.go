@@ -9,6 +9,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 var _ store.Ledger = (*Store)(nil)
@@ -25,12 +26,12 @@ func (s *Store) UpdateLedger(ctx context.Context, fs ...func(store.LedgerTx) err
 
 // ViewLedger implements store.Ledger.
 func (s *Store) ViewLedger(ctx context.Context, f func(store.LedgerView) error) error {
-	err := s.view(ctx, func(c *conn) error {
-		if err := c.exec(ctx, "BEGIN"); err != nil {
+	err := s.view(ctx, func(c *direct.Conn) error {
+		if err := c.Exec(ctx, "BEGIN"); err != nil {
 			return err
 		}
 		err := f(newLedgerTx(ctx, s, c))
-		c.rollback(context.WithoutCancel(ctx))
+		c.Rollback(context.WithoutCancel(ctx))
 		return err
 	})
 	return s.wrap("read the ledger", err)
@@ -40,8 +41,11 @@ func (s *Store) ViewLedger(ctx context.Context, f func(store.LedgerView) error) 
 type ledgerTx struct {
 	ctx  context.Context
 	s    *Store
-	c    *conn
+	c    *direct.Conn
 	nums map[store.AccountID]int64
+	// alone says that nobody else changes anything meanwhile: what is remembered
+	// of owners is that of this transaction, too.
+	alone bool
 
 	// The head as this transaction leaves it; nil until it is needed.
 	head  *ledgerHead
@@ -63,7 +67,7 @@ type balanceKey struct {
 	book    store.Book
 }
 
-func newLedgerTx(ctx context.Context, s *Store, c *conn) *ledgerTx {
+func newLedgerTx(ctx context.Context, s *Store, c *direct.Conn) *ledgerTx {
 	return &ledgerTx{ctx: ctx, s: s, c: c, nums: make(map[store.AccountID]int64), deltas: make(map[balanceKey]store.Credit)}
 }
 
@@ -85,7 +89,7 @@ func (t *ledgerTx) one(query string, args []any, dest ...any) (bool, error) {
 }
 
 // each calls f for every row; f scans it and runs no other query.
-func (t *ledgerTx) each(query string, args []any, f func(*sql.Rows) error) error {
+func (t *ledgerTx) each(query string, args []any, f func(*direct.Answer) error) error {
 	rows, err := t.c.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return t.s.wrap("read the ledger", err)
@@ -231,7 +235,7 @@ func (t *ledgerTx) Cached() (map[store.AccountID]store.Balances, error) {
 
 func (t *ledgerTx) sums(query string) (map[store.AccountID]store.Balances, error) {
 	out := make(map[store.AccountID]store.Balances)
-	err := t.each(query, nil, func(r *sql.Rows) error {
+	err := t.each(query, nil, func(r *direct.Answer) error {
 		var id store.AccountID
 		var b store.Book
 		var sum store.Credit
@@ -254,7 +258,7 @@ func (t *ledgerTx) Balances(id store.AccountID) (store.Balances, error) {
 		return nil, err
 	}
 	out := make(store.Balances)
-	err = t.each(`SELECT book, amount FROM ledger_balances WHERE account = ?`, []any{num}, func(r *sql.Rows) error {
+	err = t.each(`SELECT book, amount FROM ledger_balances WHERE account = ?`, []any{num}, func(r *direct.Answer) error {
 		var b store.Book
 		var sum store.Credit
 		err := r.Scan(&b, &sum)

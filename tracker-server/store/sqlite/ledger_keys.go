@@ -2,17 +2,17 @@ package sqlite
 
 import (
 	"crypto/sha256"
-	"database/sql"
 	"time"
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 const keyColumns = `k.id, k.hash, a.id, k.name, k.created, k.revoked, k.budget, k.budget_day, k.per_minute`
 
 func (t *ledgerTx) keys(where string, args ...any) (out []store.APIKey, err error) {
-	err = t.each(`SELECT `+keyColumns+` FROM api_keys k JOIN accounts a ON a.num = k.account `+where, args, func(r *sql.Rows) error {
+	err = t.each(`SELECT `+keyColumns+` FROM api_keys k JOIN accounts a ON a.num = k.account `+where, args, func(r *direct.Answer) error {
 		var k store.APIKey
 		var hash []byte
 		var created, revoked int64
@@ -78,7 +78,7 @@ func day(t time.Time) int64 { return micros(t) / dayMicros }
 
 // Spent implements store.KeyView.
 func (t *ledgerTx) Spent(id string, at time.Time) (today, total store.Credit, err error) {
-	err = t.each(`SELECT day, amount FROM api_key_spend WHERE api_key = ? AND day IN (?, ?)`, []any{id, day(at), int64(totalDay)}, func(r *sql.Rows) error {
+	err = t.each(`SELECT day, amount FROM api_key_spend WHERE api_key = ? AND day IN (?, ?)`, []any{id, day(at), int64(totalDay)}, func(r *direct.Answer) error {
 		var d int64
 		var amount store.Credit
 		err := r.Scan(&d, &amount)
@@ -110,7 +110,7 @@ func (t *ledgerTx) SpentFold() (map[string]store.Credit, error) {
 	err := t.each(`SELECT s.api_key, SUM(CASE WHEN s.state IN (?, ?) THEN s.amount ELSE
 			(SELECT COALESCE(SUM(h.prefill * h.prefill_row + h.decode * h.decode_row), 0) FROM ledger_hops h WHERE h.session = s.num) END)
 		FROM ledger_sessions s WHERE s.api_key <> '' AND s.state <> ? GROUP BY s.api_key`,
-		[]any{int64(store.ReservationOpen), int64(store.ReservationDone), int64(store.ReservationFailed)}, func(r *sql.Rows) error {
+		[]any{int64(store.ReservationOpen), int64(store.ReservationDone), int64(store.ReservationFailed)}, func(r *direct.Answer) error {
 			var id string
 			var sum store.Credit
 			err := r.Scan(&id, &sum)
@@ -120,7 +120,7 @@ func (t *ledgerTx) SpentFold() (map[string]store.Credit, error) {
 	return out, err
 }
 
-func scanNodeOwner(r *sql.Rows) (store.NodeOwner, error) {
+func scanNodeOwner(r *direct.Answer) (store.NodeOwner, error) {
 	var o store.NodeOwner
 	var at, ended int64
 	err := r.Scan(&o.Node, &o.Owner, &o.Binding, &at, &ended)
@@ -129,7 +129,7 @@ func scanNodeOwner(r *sql.Rows) (store.NodeOwner, error) {
 }
 
 func (t *ledgerTx) nodeOwners(where string, args ...any) (out []store.NodeOwner, err error) {
-	err = t.each(`SELECT o.node, a.id, o.binding, o.at, o.ended FROM node_owners o JOIN accounts a ON a.num = o.owner `+where, args, func(r *sql.Rows) error {
+	err = t.each(`SELECT o.node, a.id, o.binding, o.at, o.ended FROM node_owners o JOIN accounts a ON a.num = o.owner `+where, args, func(r *direct.Answer) error {
 		o, err := scanNodeOwner(r)
 		out = append(out, o)
 		return err
@@ -139,14 +139,23 @@ func (t *ledgerTx) nodeOwners(where string, args ...any) (out []store.NodeOwner,
 
 // OwnerOf implements store.OwnerView.
 func (t *ledgerTx) OwnerOf(n protocol.NodeID) (store.NodeOwner, error) {
+	if !t.alone {
+		o, err := t.readOwner(n)
+		if err != nil {
+			return o, err
+		}
+		return owned(n, o)
+	}
+	return t.s.owners.of(n, func() (store.NodeOwner, error) { return t.readOwner(n) })
+}
+
+// readOwner asks the database. Owner is "" for none.
+func (t *ledgerTx) readOwner(n protocol.NodeID) (o store.NodeOwner, err error) {
 	out, err := t.nodeOwners(`WHERE o.node = ? AND o.ended = 0`, string(n))
-	if err != nil {
-		return store.NodeOwner{}, err
+	if err == nil && len(out) == 1 {
+		o = out[0]
 	}
-	if len(out) != 1 {
-		return store.NodeOwner{}, protocol.Errorf(protocol.CodeNotFound, "the node %s has no owner", n.Short())
-	}
-	return out[0], nil
+	return o, err
 }
 
 // OwnerHistory implements store.OwnerView.
@@ -165,6 +174,7 @@ func (t *ledgerTx) AddNodeOwner(o store.NodeOwner) error {
 	if err != nil {
 		return err
 	}
+	t.s.owners.change()
 	_, err = t.exec(`INSERT INTO node_owners (num, node, owner, binding, at, ended)
 		SELECT COALESCE(MAX(num), 0) + 1, ?, ?, ?, ?, ? FROM node_owners`, string(o.Node), num, o.Binding, micros(o.At), micros(o.Ended))
 	return err
@@ -172,6 +182,7 @@ func (t *ledgerTx) AddNodeOwner(o store.NodeOwner) error {
 
 // EndNodeOwner implements store.OwnerTx.
 func (t *ledgerTx) EndNodeOwner(n protocol.NodeID, at time.Time) error {
+	t.s.owners.change()
 	_, err := t.exec(`UPDATE node_owners SET ended = ? WHERE node = ? AND ended = 0`, micros(at), string(n))
 	return err
 }
@@ -180,7 +191,7 @@ func (t *ledgerTx) EndNodeOwner(n protocol.NodeID, at time.Time) error {
 func (t *ledgerTx) Pairing(hash [sha256.Size]byte) (p store.Pairing, err error) {
 	found := false
 	err = t.each(`SELECT a.id, p.expires, p.node, p.offer, p.done FROM pairings p JOIN accounts a ON a.num = p.owner WHERE p.hash = ?`, []any{hash[:]},
-		func(r *sql.Rows) error {
+		func(r *direct.Answer) error {
 			var expires, done int64
 			err := r.Scan(&p.Owner, &expires, &p.Node, &p.Offer, &done)
 			p.Hash, p.Expires, p.Done, found = hash, fromMicros(expires), done != 0, true

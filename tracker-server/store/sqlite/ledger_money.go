@@ -7,6 +7,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 const accountColumns = `id, kind, name, pubkey, created, closed, frozen`
@@ -25,7 +26,7 @@ func scanAccount(row interface{ Scan(...any) error }) (store.Account, error) {
 // Account implements store.MoneyView.
 func (t *ledgerTx) Account(id store.AccountID) (a store.Account, err error) {
 	found := false
-	err = t.each(`SELECT `+accountColumns+` FROM accounts WHERE id = ?`, []any{string(id)}, func(r *sql.Rows) (err error) {
+	err = t.each(`SELECT `+accountColumns+` FROM accounts WHERE id = ?`, []any{string(id)}, func(r *direct.Answer) (err error) {
 		found = true
 		a, err = scanAccount(r)
 		return err
@@ -38,7 +39,7 @@ func (t *ledgerTx) Account(id store.AccountID) (a store.Account, err error) {
 
 // Accounts implements store.MoneyView.
 func (t *ledgerTx) Accounts(after store.AccountID, limit int) (out []store.Account, err error) {
-	err = t.each(`SELECT `+accountColumns+` FROM accounts WHERE id > ? ORDER BY id LIMIT ?`, []any{string(after), limit}, func(r *sql.Rows) error {
+	err = t.each(`SELECT `+accountColumns+` FROM accounts WHERE id > ? ORDER BY id LIMIT ?`, []any{string(after), limit}, func(r *direct.Answer) error {
 		a, err := scanAccount(r)
 		out = append(out, a)
 		return err
@@ -72,7 +73,7 @@ func (t *ledgerTx) SetAccount(a store.Account) error {
 
 // Prices implements store.MoneyView.
 func (t *ledgerTx) Prices() (out []store.Prices, err error) {
-	err = t.each(`SELECT version, valid_from, decode_mib, prefill_ppm, seed_mib, fee_ppm FROM ledger_prices ORDER BY version`, nil, func(r *sql.Rows) error {
+	err = t.each(`SELECT version, valid_from, decode_mib, prefill_ppm, seed_mib, fee_ppm FROM ledger_prices ORDER BY version`, nil, func(r *direct.Answer) error {
 		var p store.Prices
 		var from int64
 		err := r.Scan(&p.Version, &from, &p.DecodeMiB, &p.PrefillPPM, &p.SeedMiB, &p.FeePPM)
@@ -138,7 +139,7 @@ func (t *ledgerTx) transactions(where string, args []any, f func(*store.Transact
 	err := t.each(`SELECT t.seq, t.id, t.kind, t.at, t.session, t.digest, t.note,
 			a.id, l.book, l.amount, l.hop, l.prefill, l.decode
 		FROM ledger_tx t LEFT JOIN ledger_lines l ON l.seq = t.seq LEFT JOIN accounts a ON a.num = l.account
-		`+where+` ORDER BY t.seq, l.n`, args, func(r *sql.Rows) error {
+		`+where+` ORDER BY t.seq, l.n`, args, func(r *direct.Answer) error {
 		var y store.Transaction
 		var at int64
 		var digest []byte
@@ -206,7 +207,7 @@ func (t *ledgerTx) Unsettled() (out []store.AccountID, err error) {
 		return nil, err
 	}
 	err = t.each(`SELECT a.id FROM ledger_balances b JOIN accounts a ON a.num = b.account WHERE b.book = ? AND b.amount <> 0 ORDER BY a.id`,
-		[]any{int64(store.Pending)}, func(r *sql.Rows) error {
+		[]any{int64(store.Pending)}, func(r *direct.Answer) error {
 			var id store.AccountID
 			err := r.Scan(&id)
 			out = append(out, id)
@@ -275,7 +276,7 @@ func (t *ledgerTx) Lines(q store.LineQuery, seq int64, n, limit int) (out []stor
 	}
 	err = t.each(`SELECT l.seq, l.n, l.book, l.amount, l.hop, l.prefill, l.decode, t.id, t.kind, t.at, t.note,
 		COALESCE(s.id, ''), COALESCE(s.model, ''), COALESCE(h.first, 0), COALESCE(h.last, 0), COALESCE(h.node, '')`+
-		lineSource+where+` ORDER BY l.seq DESC, l.n DESC LIMIT ?`, append(args, limit), func(r *sql.Rows) error {
+		lineSource+where+` ORDER BY l.seq DESC, l.n DESC LIMIT ?`, append(args, limit), func(r *direct.Answer) error {
 		x := store.LineItem{Line: store.Line{Account: q.Account}}
 		var at int64
 		err := r.Scan(&x.Seq, &x.N, &x.Book, &x.Amount, &x.Hop, &x.Prefill, &x.Decode, &x.ID, &x.Kind, &at, &x.Note,
@@ -304,7 +305,7 @@ func (t *ledgerTx) Earnings(q store.LineQuery, limit int) (out []store.Earning, 
 	err = t.each(`SELECT g.day, g.model, g.first, g.last, SUM(g.amount), SUM(g.prefill), SUM(g.decode) FROM
 		(SELECT t.at / ? AS day, COALESCE(s.model, '') AS model, COALESCE(h.first, 0) AS first, COALESCE(h.last, 0) AS last, l.amount, l.prefill, l.decode`+
 		lineSource+where+`) g GROUP BY g.day, g.model, g.first, g.last ORDER BY g.day DESC, g.model, g.first, g.last LIMIT ?`,
-		args, func(r *sql.Rows) error {
+		args, func(r *direct.Answer) error {
 			var e store.Earning
 			var day int64
 			err := r.Scan(&day, &e.Model, &e.Range.First, &e.Range.Last, &e.Amount, &e.Prefill, &e.Decode)

@@ -1,12 +1,12 @@
 package sqlite
 
 import (
-	"database/sql"
 	"math"
 	"time"
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 const reservationColumns = `s.num, s.id, a.id, s.api_key, s.model, s.prices, s.prefill, s.decode, s.amount, s.issued, s.expires,
@@ -30,7 +30,7 @@ func (t *ledgerTx) Running() ([]store.Reservation, error) {
 }
 
 func (t *ledgerTx) reservations(where string, args ...any) (out []store.Reservation, err error) {
-	err = t.each(`SELECT `+reservationColumns+` FROM ledger_sessions s JOIN accounts a ON a.num = s.account `+where, args, func(r *sql.Rows) error {
+	err = t.each(`SELECT `+reservationColumns+` FROM ledger_sessions s JOIN accounts a ON a.num = s.account `+where, args, func(r *direct.Answer) error {
 		var x store.Reservation
 		var issued, expires, ended, due int64
 		err := r.Scan(&x.Num, &x.Session, &x.Account, &x.Key, &x.Model, &x.Prices, &x.Prefill, &x.Decode, &x.Amount, &issued, &expires,
@@ -50,7 +50,7 @@ func (t *ledgerTx) reservations(where string, args ...any) (out []store.Reservat
 
 func (t *ledgerTx) hops(session int64) (out []store.ReservedHop, err error) {
 	err = t.each(`SELECT node, owner, first, last, bytes, decode_row, decode_fee, prefill_row, prefill_fee, prefill, decode
-		FROM ledger_hops WHERE session = ? ORDER BY hop`, []any{session}, func(r *sql.Rows) error {
+		FROM ledger_hops WHERE session = ? ORDER BY hop`, []any{session}, func(r *direct.Answer) error {
 		var h store.ReservedHop
 		err := r.Scan(&h.Node, &h.Owner, &h.Range.First, &h.Range.Last, &h.Bytes, &h.DecodeRow, &h.DecodeFee, &h.PrefillRow, &h.PrefillFee,
 			&h.Prefill, &h.Decode)
@@ -62,7 +62,7 @@ func (t *ledgerTx) hops(session int64) (out []store.ReservedHop, err error) {
 
 // Due implements store.ReservationView.
 func (t *ledgerTx) Due(now time.Time, limit int) (out []protocol.SessionID, err error) {
-	err = t.each(`SELECT id FROM ledger_sessions WHERE due > 0 AND due <= ? ORDER BY due, num LIMIT ?`, []any{micros(now), limit}, func(r *sql.Rows) error {
+	err = t.each(`SELECT id FROM ledger_sessions WHERE due > 0 AND due <= ? ORDER BY due, num LIMIT ?`, []any{micros(now), limit}, func(r *direct.Answer) error {
 		var id protocol.SessionID
 		err := r.Scan(&id)
 		out = append(out, id)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"embed"
 	"encoding/hex"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 //go:embed migrations/*.sql
@@ -62,7 +62,7 @@ func (s *Store) migrate(ctx context.Context) error {
 func (s *Store) apply(ctx context.Context, all []migration) error {
 	const table = `CREATE TABLE IF NOT EXISTS schema_migrations (
 		version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied BIGINT NOT NULL)`
-	if err := s.inTx(ctx, "migrate", func(ctx context.Context, tx *txn) error { return tx.script(ctx, table) }); err != nil {
+	if err := s.inTx(ctx, "migrate", func(ctx context.Context, tx *txn) error { return tx.Script(ctx, table) }); err != nil {
 		return err
 	}
 	for {
@@ -72,7 +72,7 @@ func (s *Store) apply(ctx context.Context, all []migration) error {
 				return err
 			}
 			m := all[done]
-			if err := tx.script(ctx, m.sql); err != nil {
+			if err := tx.Script(ctx, m.sql); err != nil {
 				return s.wrap("migrate to "+m.name, err)
 			}
 			_, err = tx.ExecContext(ctx, `INSERT INTO schema_migrations (version, name, checksum, applied) VALUES (?, ?, ?, ?)`,
@@ -87,7 +87,7 @@ func (s *Store) apply(ctx context.Context, all []migration) error {
 
 // querier is a database or a transaction.
 type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*direct.Answer, error)
 }
 
 // present checks the migrations that ran against those of this build and

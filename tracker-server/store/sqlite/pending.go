@@ -2,11 +2,10 @@ package sqlite
 
 import (
 	"cmp"
-	"context"
-	"strings"
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 // pending is what a transaction has appended to the ledger and not written.
@@ -74,75 +73,31 @@ func (t *ledgerTx) write() error {
 	if len(p.txs) == 0 && len(p.spans) == 0 {
 		return nil
 	}
-	var txs, lines, spans rows
+	var txs, lines, spans direct.Rows
 	for i, x := range p.txs {
-		txs.add(x.Seq, x.ID, string(x.Kind), micros(x.At), x.Session, x.Digest[:], x.Note)
+		txs.Add(x.Seq, x.ID, string(x.Kind), micros(x.At), x.Session, x.Digest[:], x.Note)
 		for n, l := range x.Lines {
-			lines.add(x.Seq, n, p.nums[i][n], int64(l.Book), int64(l.Amount), l.Hop, l.Prefill, l.Decode)
+			lines.Add(x.Seq, n, p.nums[i][n], int64(l.Book), int64(l.Amount), l.Hop, l.Prefill, l.Decode)
 		}
 	}
 	for _, s := range p.spans {
-		spans.add(s.Session, s.Hop, s.Epoch, s.First, s.Last, s.Seq)
+		spans.Add(s.Session, s.Hop, s.Epoch, s.First, s.Last, s.Seq)
 	}
 	// The first transaction of an hour has its time.
-	var hours rows
+	var hours direct.Rows
 	for _, seq := range p.hours {
-		hours.add(micros(p.txs[seq-p.txs[0].Seq].At)/hourMicros, seq)
+		hours.Add(micros(p.txs[seq-p.txs[0].Seq].At)/hourMicros, seq)
 	}
 	p.txs, p.nums, p.hours, p.spans = p.txs[:0], p.nums[:0], p.hours[:0], p.spans[:0]
-	_, err := txs.insert(t.ctx, t.c, `INSERT INTO ledger_tx (seq, id, kind, at, session, digest, note) VALUES `, ``)
+	_, err := txs.Insert(t.ctx, t.c, `INSERT INTO ledger_tx (seq, id, kind, at, session, digest, note) VALUES `, ``)
 	if err == nil {
-		_, err = lines.insert(t.ctx, t.c, `INSERT INTO ledger_lines (seq, n, account, book, amount, hop, prefill, decode) VALUES `, ``)
+		_, err = lines.Insert(t.ctx, t.c, `INSERT INTO ledger_lines (seq, n, account, book, amount, hop, prefill, decode) VALUES `, ``)
 	}
 	if err == nil {
-		_, err = hours.insert(t.ctx, t.c, `INSERT INTO ledger_hours (hour, seq) VALUES `, ``)
+		_, err = hours.Insert(t.ctx, t.c, `INSERT INTO ledger_hours (hour, seq) VALUES `, ``)
 	}
 	if err == nil {
-		_, err = spans.insert(t.ctx, t.c, `INSERT INTO ledger_spans (session, hop, epoch, first, last, seq) VALUES `, ``)
+		_, err = spans.Insert(t.ctx, t.c, `INSERT INTO ledger_spans (session, hop, epoch, first, last, seq) VALUES `, ``)
 	}
 	return t.s.wrap("write the ledger", err)
-}
-
-// rows are the values of rows of one table.
-type rows struct {
-	n    int
-	args []any
-}
-
-func (r *rows) add(values ...any) {
-	r.n++
-	r.args = append(r.args, values...)
-}
-
-// rowsAtOnce are the numbers of rows of one statement, so that few texts have
-// to be prepared.
-var rowsAtOnce = [...]int{16, 4, 1}
-
-// insert runs a statement, in pieces, with the places of the rows between two
-// parts of its text, and returns how many rows it has changed.
-func (r *rows) insert(ctx context.Context, c *conn, before, after string) (changed int64, err error) {
-	if r.n == 0 {
-		return 0, nil
-	}
-	width := len(r.args) / r.n
-	row := `(?` + strings.Repeat(`, ?`, width-1) + `)`
-	args, left := r.args, r.n
-	for _, size := range rowsAtOnce {
-		if left < size {
-			continue
-		}
-		query := before + row + strings.Repeat(`, `+row, size-1) + after
-		for ; left >= size; left -= size {
-			res, err := c.ExecContext(ctx, query, args[:size*width]...)
-			if err != nil {
-				return changed, err
-			}
-			n, err := res.RowsAffected()
-			if err != nil {
-				return changed, err
-			}
-			args, changed = args[size*width:], changed+n
-		}
-	}
-	return changed, nil
 }

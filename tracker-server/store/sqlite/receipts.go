@@ -8,12 +8,13 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 // AddReceipts implements store.Receipts.
 func (s *Store) AddReceipts(ctx context.Context, rs []store.Receipt, ps []store.Proof) error {
 	return s.inTx(ctx, "store receipts", func(ctx context.Context, tx *txn) error {
-		return addReceipts(ctx, tx.conn, rs, ps)
+		return addReceipts(ctx, tx.Conn, rs, ps)
 	})
 }
 
@@ -22,7 +23,7 @@ func (t *ledgerTx) AddReceipts(rs []store.Receipt, ps []store.Proof) error {
 	return t.s.wrap("store receipts", addReceipts(t.ctx, t.c, rs, ps))
 }
 
-func addReceipts(ctx context.Context, tx *conn, rs []store.Receipt, ps []store.Proof) error {
+func addReceipts(ctx context.Context, tx *direct.Conn, rs []store.Receipt, ps []store.Proof) error {
 	for _, p := range ps {
 		_, err := tx.ExecContext(ctx, `INSERT INTO proofs (num, id, kind, culprit, session, hop, text, file, found, owner, lifted, forfeited, note)
 			SELECT COALESCE(MAX(num), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM proofs WHERE true ON CONFLICT (id) DO NOTHING`,
@@ -35,7 +36,7 @@ func addReceipts(ctx context.Context, tx *conn, rs []store.Receipt, ps []store.P
 	return addSigned(ctx, tx, rs)
 }
 
-func addSigned(ctx context.Context, tx *conn, rs []store.Receipt) error {
+func addSigned(ctx context.Context, tx *direct.Conn, rs []store.Receipt) error {
 	if len(rs) == 0 {
 		return nil
 	}
@@ -59,24 +60,24 @@ func addSigned(ctx context.Context, tx *conn, rs []store.Receipt) error {
 		}
 		x.count = total - x.count // the place of its first one
 	}
-	var list rows
+	var list direct.Rows
 	for _, r := range rs {
 		both := 0
 		if r.Both {
 			both = 1
 		}
 		x := sessions[r.Session]
-		list.add(string(r.Session), r.Hop, int64(r.Seq), both, x.count, r.Raw)
+		list.Add(string(r.Session), r.Hop, int64(r.Seq), both, x.count, r.Raw)
 		x.count++
 	}
-	_, err := list.insert(ctx, tx, `INSERT INTO receipts (session, hop, seq, both, place, raw) VALUES `, ` ON CONFLICT (session, hop, seq, both) DO NOTHING`)
+	_, err := list.Insert(ctx, tx, `INSERT INTO receipts (session, hop, seq, both, place, raw) VALUES `, ` ON CONFLICT (session, hop, seq, both) DO NOTHING`)
 	return err
 }
 
 // Receipts implements store.Receipts.
 func (s *Store) Receipts(ctx context.Context, id protocol.SessionID) ([][]byte, error) {
 	var out [][]byte
-	err := s.view(ctx, func(c *conn) error {
+	err := s.view(ctx, func(c *direct.Conn) error {
 		rows, err := c.QueryContext(ctx, `SELECT raw FROM receipts WHERE session = ? ORDER BY place`, string(id))
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 var _ store.Store = (*Store)(nil)
@@ -155,7 +156,7 @@ func (s *Store) sessions(ctx context.Context, query string, args ...any) ([]stor
 // Session implements store.Store.
 func (s *Store) Session(ctx context.Context, id protocol.SessionID) (store.Session, error) {
 	var x store.Session
-	err := s.view(ctx, func(c *conn) (err error) {
+	err := s.view(ctx, func(c *direct.Conn) (err error) {
 		x, err = scanSession(c.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE id = ?`, string(id)))
 		return err
 	})

@@ -1,6 +1,6 @@
 // Package sqlite keeps the tracker's facts in one SQLite file, in WAL mode with
 // one writer per process, whose answers wait for the disk. The publishing
-// commands open the file beside a running tracker.
+// commands open the file beside a running tracker, and change the catalog only.
 //
 // The server and those commands import it. The SQL keeps to what PostgreSQL also
 // understands, apart from the pragmas in this file.
@@ -25,6 +25,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/datadir"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 // Store implements store.Store. One connection writes, so that writers queue up
@@ -37,13 +38,14 @@ type Store struct {
 	path string
 	log  string // the WAL's path, as SQLite names it
 
-	pen    sync.Mutex // held while a group is written, or nobody may write
-	writer conn       // of the goroutine of writes
-	wal    *os.File   // of the goroutine of syncs; nil until it is needed
+	pen    sync.Mutex   // held while a group is written, or nobody may write
+	writer *direct.Conn // of the goroutine of writes
+	wal    *os.File     // of the goroutine of syncs; nil until it is needed
 	// lost says that a sync of the WAL has failed.
 	lost atomic.Bool
 	// views are the connections of ViewLedger and of reads that come often.
-	views chan *conn
+	views  chan *direct.Conn
+	owners owners
 
 	mu        sync.Mutex
 	came      *sync.Cond    // of mu: waiting or closing has changed, or a group is due
@@ -112,14 +114,14 @@ func OpenWith(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	if err != nil {
 		s.endWrites()
-		s.writer.discard()
+		s.writer.Discard()
 		db.Close()
 		return nil, err
 	}
 	s.read.SetMaxOpenConns(maxViews + readers)
 	s.read.SetMaxIdleConns(maxViews + readers)
 	for range maxViews {
-		s.views <- &conn{db: s.read}
+		s.views <- direct.New(s.read)
 	}
 	s.stop, s.copied = make(chan struct{}), make(chan struct{})
 	go s.checkpoints()
@@ -136,7 +138,7 @@ func newStore(db *sql.DB, path string, o Options) *Store {
 		o.Synced = func(time.Duration) {}
 	}
 	s := &Store{
-		o: o, db: db, path: path, log: path + "-wal", writer: conn{db: db}, views: make(chan *conn, maxViews),
+		o: o, db: db, path: path, log: path + "-wal", writer: direct.New(db), views: make(chan *direct.Conn, maxViews),
 		unsynced: make(chan struct{}, 1), written: make(chan struct{}), synced: make(chan struct{}),
 	}
 	s.waiting.first.pace, s.waiting.later.pace = o.Pace, o.PaceLater
@@ -175,7 +177,7 @@ func uri(path string, query url.Values) string {
 // not in the middle of a session.
 func (s *Store) check(ctx context.Context) error {
 	var answer string
-	if err := s.writer.open(ctx); err != nil {
+	if err := s.connect(ctx); err != nil {
 		return s.wrap("open", err)
 	}
 	if err := s.writer.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&answer); err != nil {
@@ -198,6 +200,34 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
+// Times of connect.
+const (
+	busyFor   = 30 * time.Second // as busy_timeout
+	busyAgain = 10 * time.Millisecond
+)
+
+// connect opens the writer's connection. Of several that make a new file a WAL
+// database at one time, SQLite sends all but one away at once: to become its
+// writer, each would give up what it has read of it, for which no busy_timeout
+// waits, since two could wait for each other (sqlite3_busy_handler). They find it
+// done a moment later.
+func (s *Store) connect(ctx context.Context) error {
+	for begun := time.Now(); ; {
+		err := s.writer.Open(ctx)
+		var e *sqlite.Error
+		if err == nil || !errors.As(err, &e) || e.Code()&0xff != sqlite3.SQLITE_BUSY || time.Since(begun) > busyFor {
+			return err
+		}
+		again := time.NewTimer(busyAgain)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
 func (s *Store) damaged(err error) error {
 	return protocol.Errorf(protocol.CodeDataFolder,
 		"the database %s is damaged (%w); restore it from a backup, or move it away to start with an empty one", s.path, err)
@@ -212,23 +242,23 @@ func (s *Store) Close() error {
 	s.pen.Lock() // another one may close
 	defer s.pen.Unlock()
 	var errs []error
-	views := make([]*conn, maxViews)
+	views := make([]*direct.Conn, maxViews)
 	for i := range views {
 		views[i] = <-s.views
-		errs = append(errs, views[i].close())
+		errs = append(errs, views[i].Close())
 	}
 	for _, c := range views {
 		s.views <- c // who comes later is told that the database is closed
 	}
-	errs = append(errs, s.writer.close(), s.read.Close(), s.db.Close())
+	errs = append(errs, s.writer.Close(), s.read.Close(), s.db.Close())
 	return s.wrap("close", errors.Join(errs...))
 }
 
 // view runs f on a connection that only reads. f calls nothing of the store.
-func (s *Store) view(ctx context.Context, f func(c *conn) error) error {
+func (s *Store) view(ctx context.Context, f func(c *direct.Conn) error) error {
 	c := <-s.views
 	defer func() { s.views <- c }()
-	if err := c.open(ctx); err != nil {
+	if err := c.Open(ctx); err != nil {
 		return err
 	}
 	return f(c)

@@ -229,7 +229,7 @@ func fromSchema(t *testing.T, old []migration) {
 		}
 	}
 	then.endWrites()
-	if err := errors.Join(then.writer.close(), then.db.Close()); err != nil {
+	if err := errors.Join(then.writer.Close(), then.db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second opening finds nothing to do

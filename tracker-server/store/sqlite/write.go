@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 // operation is what is done in a transaction, see inTx.
@@ -188,6 +189,7 @@ func (s *Store) lead(ctx context.Context) {
 	if failed {
 		s.again(ctx, group)
 	}
+	s.owners.settled()
 	s.toSync(group)
 }
 
@@ -207,7 +209,7 @@ func (s *Store) together(ctx context.Context, first []*write) (group []*write, f
 			group = append(group, w)
 			s.o.Begun(w.later, time.Since(w.since))
 			if err := w.f(ctx, tx); err != nil {
-				s.writer.rollback(ctx)
+				s.writer.Rollback(ctx)
 				group = append(group, next[i+1:]...)
 				if len(group) == 1 {
 					w.err = err
@@ -221,7 +223,7 @@ func (s *Store) together(ctx context.Context, first []*write) (group []*write, f
 		room = room && time.Since(begun) < laterFor
 	}
 	if tx.flush() != nil {
-		s.writer.rollback(ctx)
+		s.writer.Rollback(ctx)
 		return group, true
 	}
 	if err := s.commit(ctx); err != nil {
@@ -251,14 +253,14 @@ func (s *Store) again(ctx context.Context, group []*write) {
 	for _, w := range group {
 		if w.err, err = s.savepoint(ctx, tx, w); err != nil {
 			// A full disk, for one, ends the whole transaction.
-			s.writer.rollback(ctx)
+			s.writer.Rollback(ctx)
 			fail(group, err)
 			return
 		}
 		wrote = wrote || w.err == nil
 	}
 	if !wrote {
-		s.writer.rollback(ctx)
+		s.writer.Rollback(ctx)
 		return
 	}
 	if err := s.commit(ctx); err != nil {
@@ -269,7 +271,7 @@ func (s *Store) again(ctx context.Context, group []*write) {
 // savepoint runs one operation so that its failure, the first result, leaves
 // nothing behind. The second one is that of the transaction.
 func (s *Store) savepoint(ctx context.Context, tx *txn, w *write) (failed, err error) {
-	if err := tx.exec(ctx, "SAVEPOINT w"); err != nil {
+	if err := tx.Exec(ctx, "SAVEPOINT w"); err != nil {
 		return nil, err
 	}
 	tx.books = nil // what it knew may have been undone
@@ -278,16 +280,16 @@ func (s *Store) savepoint(ctx context.Context, tx *txn, w *write) (failed, err e
 		failed = tx.flush()
 	}
 	if failed != nil {
-		if err := tx.exec(ctx, "ROLLBACK TO w"); err != nil {
+		if err := tx.Exec(ctx, "ROLLBACK TO w"); err != nil {
 			return failed, err
 		}
 	}
-	return failed, tx.exec(ctx, "RELEASE w")
+	return failed, tx.Exec(ctx, "RELEASE w")
 }
 
 // txn is a transaction of the writer.
 type txn struct {
-	*conn
+	*direct.Conn
 	s *Store
 	// books is the ledger as this transaction leaves it, for all operations in
 	// it; nil until one asks.
@@ -299,8 +301,8 @@ type txn struct {
 
 func (t *txn) ledger(ctx context.Context) *ledgerTx {
 	if t.books == nil {
-		t.books = newLedgerTx(ctx, t.s, t.conn)
-		t.books.exact = t.exact
+		t.books = newLedgerTx(ctx, t.s, t.Conn)
+		t.books.alone, t.books.exact = true, t.exact
 	}
 	return t.books
 }
@@ -313,7 +315,7 @@ func (t *txn) flush() error {
 }
 
 func (s *Store) begin(ctx context.Context) (*txn, error) {
-	if err := s.writer.open(ctx); err != nil {
+	if err := s.writer.Open(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.recover(ctx); err != nil {
@@ -321,16 +323,16 @@ func (s *Store) begin(ctx context.Context) (*txn, error) {
 	}
 	// A transaction that reads before it writes would fail at once, without the
 	// busy timeout, when another process wrote in between.
-	if err := s.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if err := s.writer.Exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, err
 	}
-	return &txn{conn: &s.writer, s: s}, nil
+	return &txn{Conn: s.writer, s: s}, nil
 }
 
 func (s *Store) commit(ctx context.Context) error {
-	err := s.writer.exec(ctx, "COMMIT")
+	err := s.writer.Exec(ctx, "COMMIT")
 	if err != nil {
-		s.writer.rollback(ctx)
+		s.writer.Rollback(ctx)
 	}
 	s.commits.Add(1)
 	return err

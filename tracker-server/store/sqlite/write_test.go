@@ -16,6 +16,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 )
 
 // held is a store whose pen the test holds, so that what is written meanwhile
@@ -180,7 +181,7 @@ func TestClosedWhileSomeWait(t *testing.T) {
 // pagesOf is how many pages the WAL has.
 func pagesOf(t *testing.T, s *Store) (pages int) {
 	t.Helper()
-	if err := s.view(t.Context(), func(c *conn) error {
+	if err := s.view(t.Context(), func(c *direct.Conn) error {
 		var busy, copied int
 		return c.QueryRowContext(t.Context(), "PRAGMA wal_checkpoint(NOOP)").Scan(&busy, &pages, &copied)
 	}); err != nil {

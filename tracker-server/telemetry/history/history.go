@@ -188,8 +188,22 @@ func (f *File) Close() error { return errors.Join(f.put.close(), f.read.Close(),
 func (f *File) Write(ctx context.Context, b *telemetry.Batch) error {
 	return f.tx(ctx, "write", func(tx *sql.Tx) error {
 		put := f.put.in(ctx, tx)
+		updated := make(map[protocol.SessionID]int64, len(b.Samples))
 		for i := range b.Samples {
-			if err := put.row(ctx, &b.Samples[i]); err != nil {
+			r := &b.Samples[i]
+			updated[r.Session] = max(updated[r.Session], r.At.UnixMicro())
+		}
+		nums := make(map[protocol.SessionID]int64, len(updated))
+		for i := range b.Samples {
+			r := &b.Samples[i]
+			n, ok := nums[r.Session]
+			if !ok {
+				if err := put.session.QueryRowContext(ctx, r.Session, r.Model, r.Name, r.Private, updated[r.Session]).Scan(&n); err != nil {
+					return err
+				}
+				nums[r.Session] = n
+			}
+			if err := put.row(ctx, n, r); err != nil {
 				return err
 			}
 		}
@@ -254,12 +268,9 @@ func (s *statements) close() error {
 	return errors.Join(errs...)
 }
 
-func (s *statements) row(ctx context.Context, r *telemetry.Row) error {
-	var n int64
+// row writes a row of the session with number n.
+func (s *statements) row(ctx context.Context, n int64, r *telemetry.Row) error {
 	at := r.At.UnixMicro()
-	if err := s.session.QueryRowContext(ctx, r.Session, r.Model, r.Name, r.Private, at).Scan(&n); err != nil {
-		return err
-	}
 	if r.End != nil {
 		if _, err := s.end.ExecContext(ctx, string(r.End.Finish), string(r.End.Code), r.End.Hop, n); err != nil {
 			return err
