@@ -20,6 +20,7 @@ LOADFLAGS ?=
 FAMILYFLAGS ?=
 CROSS ?=
 PACKAGES ?=
+FORMATS ?=
 
 # Every goal but these needs the tools. The file names the Go command to use; a
 # rule below makes it, and make starts over with it.
@@ -141,7 +142,7 @@ families-vulkan: native bin/neuron-families ## The same for some families on Vul
 	@bin/neuron-families -vulkan -jobs 2 -limit 20m $(FAMILYFLAGS)
 
 .PHONY: cross
-cross: ## Build for every platform, vet for Windows and macOS (CROSS=quick: three of them)
+cross: ## Build for every platform, vet for Windows and macOS (CROSS=quick: two of them)
 	@GO=$(GO) scripts/cross.sh $(CROSS)
 
 .PHONY: wine
@@ -150,9 +151,9 @@ wine: native build ## Try the Windows programs under Wine, where it is installed
 
 # Everything that can be packaged on this machine, see scripts/package.sh.
 .PHONY: package
-package: native build $(BUILD)/tools/nfpm ## Make installers and packages into dist/
+package: native build $(BUILD)/tools/nfpm ## Make installers and packages into dist/ (FORMATS="deb run" for some)
 	@scripts/setup.sh install makeself || echo "NOT BUILT: the .run (makeself is missing)"
-	@GO=$(GO) scripts/package.sh
+	@GO=$(GO) FORMATS="$(FORMATS)" scripts/package.sh
 
 .PHONY: package-test
 package-test: ## Install, run, upgrade and remove what is in dist/ (PACKAGES="deb run" for some)

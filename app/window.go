@@ -12,6 +12,7 @@ import (
 	"fyne.io/fyne/v2"
 	"fyne.io/fyne/v2/app"
 
+	_ "neuron/app/locale" // before Fyne looks at it
 	"neuron/app/ui/opening"
 	"neuron/app/ui/page"
 	"neuron/app/ui/shell"

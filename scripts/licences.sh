@@ -9,6 +9,9 @@
 # error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 GO=${GO:-go}
 version=${VERSION:-$(cat build/version)} version=${version#v}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}

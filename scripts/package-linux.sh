@@ -17,6 +17,9 @@
 #                        NFPM_PASSPHRASE is its passphrase
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 
 version=${VERSION:-$(scripts/version.sh)} version=${version#v}
 dist=${DIST:-dist} bin=${BIN:-bin}

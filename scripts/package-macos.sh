@@ -63,6 +63,9 @@ if [ "${1:-}" = layout ]; then
     layout "${PROGRAMS:?names the folder with the programs}" "${NATIVE:?names the folder with the libraries}"
     exit 0
 fi
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 [ "$(uname -s)" = Darwin ] || {
     echo "package-macos: NOT BUILT: Neuron.app (window and tray are built on a Mac, with Apple's SDK)"
     exit 0

@@ -24,6 +24,9 @@
 # Ends within fifteen minutes; five are usual. The parts are in scripts/trial.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 GO=${GO:-go}
 
 trial=package-test

@@ -16,6 +16,9 @@
 # cannot check. Ends within 20 minutes; two are usual, once all is compiled.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 
 trial=package-test-windows
 readonly root=$PWD work=$PWD/build/package-test/windows

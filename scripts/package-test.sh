@@ -7,6 +7,9 @@
 # last line of each part says what was tried, and how long that took.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 linux=() windows=""
 [ $# -gt 0 ] || set -- deb rpm run update signatures windows
 for kind; do

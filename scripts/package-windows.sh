@@ -16,6 +16,9 @@
 # The programs and the setup are signed when scripts/sign-windows.sh has a key.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 GO=${GO:-go}
 export GOFLAGS="-tags=nosqlite -trimpath" # as in the Makefile
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes everything that can be packaged on this machine into dist/:
+# Makes what can be packaged on this machine into dist/:
 #
 #   scripts/package.sh
 #
@@ -7,31 +7,39 @@
 # list of parts, then the packages of each system, then their sums. What cannot be
 # made here is named.
 #
+#   FORMATS              which packages [deb rpm tar run tracker setup app]; setup is
+#                        Windows', app that of macOS, the others are Linux'
 #   NEURON_GPG_KEY       key that signs SHA256SUMS (an argument of gpg -u)
 #   NEURON_GPG_KEY_FILE  private key that signs .deb and .rpm, see package-linux.sh
 #
 # The setup for Windows is signed by scripts/sign-windows.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/alone.bash
+. scripts/alone.bash
+alone "$@"
 export GO=${GO:-go} DIST=${DIST:-$PWD/dist} VERSION
 VERSION=$(cat build/version) VERSION=${VERSION#v}
 # The time of the commit: the same tree gives the same packages.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export SOURCE_DATE_EPOCH
 started=$SECONDS
+readonly all=" deb rpm tar run tracker setup app "
+for format in ${FORMATS:=$all}; do
+    case $all in
+    *" $format "*) ;;
+    *) echo "package: there is no format $format, but:$all" >&2 && exit 1 ;;
+    esac
+done
+export FORMATS
 
 rm -rf "$DIST"
 mkdir -p "$DIST"
 scripts/licences.sh
 
 scripts/package-linux.sh
-for system in windows macos; do
-    if [ -x "scripts/package-$system.sh" ]; then
-        "scripts/package-$system.sh"
-    else
-        echo "package: NOT BUILT: packages for $system (there is no script for them)"
-    fi
-done
+case " $FORMATS " in *" setup "*) scripts/package-windows.sh ;; esac
+case " $FORMATS " in *" app "*) scripts/package-macos.sh ;; esac
 
 cp build/package/licences/*.spdx.json "$DIST/"
 (

@@ -10,6 +10,7 @@ import (
 func newUpdates(e *Engine) *update.Keeper {
 	o := e.o.Updates
 	o.Dir = filepath.Join(e.o.Data, UpdateFolder)
+	o.Log = filepath.Join(e.o.Data, "logs", "update.out")
 	o.Logger = e.o.Log("update")
 	o.Settings = func() (update.Settings, <-chan struct{}) {
 		s, changed := e.settings.Watch()

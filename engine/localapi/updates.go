@@ -64,7 +64,9 @@ type Update struct {
 	Release *Release `json:"release,omitempty"`
 	// Done are the bytes of Release that are there.
 	Done int64 `json:"done,omitempty"`
-	// Error is why the last check or download came to nothing, nil when it did not.
+	// Error is why the last check, download or installation came to nothing, nil
+	// when it did not. Of Neuron's own installer Detail names its "log", and has
+	// the last line of it ("said").
 	Error *protocol.Error `json:"error,omitempty"`
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
+	"neuron/engine/update"
 	"neuron/engine/update/feed"
 	"neuron/internal/leaktest"
 	"neuron/internal/testdisk"
@@ -42,10 +43,10 @@ func TestDownloadAndInstall(t *testing.T) {
 	var mu sync.Mutex
 	var started []string
 	var fail error
-	o.Start = func(_ context.Context, argv []string, _ bool) error {
+	o.Start = func(_ context.Context, c update.Command) error {
 		mu.Lock()
 		defer mu.Unlock()
-		started = append(started, strings.Join(argv, " "))
+		started = append(started, strings.Join(c.Argv, " "))
 		return fail
 	}
 	c := run(t, o)
@@ -342,11 +343,11 @@ func TestRunIsSilent(t *testing.T) {
 		o := p.options(t.TempDir())
 		o.OS, o.Kind = c.system, c.kind
 		var got []string
-		o.Start = func(_ context.Context, argv []string, wait bool) error {
-			if wait == c.silent {
-				t.Errorf("%s: waits %t", c.kind, wait)
+		o.Start = func(_ context.Context, x update.Command) error {
+			if x.Wait == c.silent || (x.Failed != nil) != c.silent || x.Output != nil {
+				t.Errorf("%s: %+v", c.kind, x)
 			}
-			got = argv
+			got = x.Argv
 			return nil
 		}
 		k := checked(t, run(t, o))

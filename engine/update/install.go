@@ -49,15 +49,48 @@ func (k *Keeper) InstallUpdate(ctx context.Context) (*localapi.Installing, error
 	}
 	argv, silent, command := way(r.pack, k.o.OS, file)
 	k.o.Logger.Info("A package is being installed, as the user has asked", "version", r.feed.Version, "kind", string(r.pack.Kind), "silent", silent)
+	// What went wrong the last time is not what goes wrong now.
+	k.mu.Lock()
+	k.err, k.refused = nil, false
+	k.mu.Unlock()
+	k.o.Changed()
+	order := Command{Argv: argv, Wait: !silent}
+	failed := func(err error) *protocol.Error { return unopened(file, command, err) }
+	if silent {
+		log := k.beginLog(r.feed.Version, argv)
+		defer log.close()
+		order.Output = log.file
+		failed = func(err error) *protocol.Error { return log.failed(command, err) }
+		// Most of its reasons come after Start has returned: sessions that do not
+		// end, a disk that gets full.
+		order.Failed = func(err error) { k.gaveUp(failed(err)) }
+	}
 	// The installer ends this process: it does not end with the request.
-	if err := k.o.Start(context.WithoutCancel(ctx), argv, !silent); err != nil {
-		text := "the package could not be opened: it is " + file
-		if command != "" {
-			text += "; in a terminal: " + command
-		}
-		return nil, protocol.Errorf(protocol.CodeUnsupported, "%s (%w)", text, err)
+	if err := k.o.Start(context.WithoutCancel(ctx), order); err != nil {
+		return nil, failed(err)
 	}
 	return &localapi.Installing{Version: r.feed.Version, File: file, Silent: silent, Command: command}, nil
+}
+
+// gaveUp keeps why the installer has ended without ending this process.
+func (k *Keeper) gaveUp(err *protocol.Error) {
+	k.o.Logger.Error("The update was not installed", "error", err)
+	k.mu.Lock()
+	k.err, k.refused = err, false
+	k.mu.Unlock()
+	k.o.Changed()
+}
+
+// unopened says what to do with a package that the system does not open.
+func unopened(file, command string, err error) *protocol.Error {
+	return protocol.Errorf(protocol.CodeUnsupported, "the package could not be opened: it is %s%s (%w)", file, inTerminal(command), err)
+}
+
+func inTerminal(command string) string {
+	if command == "" {
+		return ""
+	}
+	return "; in a terminal: " + command
 }
 
 // way is how a package is installed: the command that is run, whether it needs
@@ -92,35 +125,52 @@ func way(p *feed.Package, system, file string) (argv []string, silent bool, comm
 // quote is a path for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// start runs a command apart from this process, which it may end. With wait it
+// start runs a command apart from this process, which it may end. With Wait it
 // returns the command's own end, else it only sees whether that comes at once. A
 // goroutine waits for the end in any case, which may be after this process's.
-func start(ctx context.Context, argv []string, wait bool) error {
-	path, err := exec.LookPath(argv[0])
+func start(ctx context.Context, c Command) error {
+	path, err := exec.LookPath(c.Argv[0])
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(path, argv[1:]...)
+	cmd := exec.Command(path, c.Argv[1:]...)
 	cmd.Dir = os.TempDir()
 	cmd.SysProcAttr = alone()
+	if c.Output != nil { // a nil *os.File is no nil io.Writer
+		cmd.Stdout, cmd.Stderr = c.Output, c.Output
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	go func() {
+		err := ended(cmd.Wait(), c.Argv[0])
+		select {
+		case done <- err:
+		default: // start has returned
+			if err != nil && c.Failed != nil {
+				c.Failed(err)
+			}
+		}
+	}()
 	patience := settle
-	if wait {
+	if c.Wait {
 		patience = openTime
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case err := <-done:
-		return ended(err, argv[0])
+		return err
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return nil
+	select {
+	case err := <-done: // at the last moment
+		return err
+	case done <- nil: // full: an end that comes now is told by Failed
+		return nil
+	}
 }
 
 // ended judges an exit status; the explorer of Windows says 1 for success.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -46,8 +47,23 @@ type Options struct {
 	// Free is the free space of a folder in bytes [the system's].
 	Free func(dir string) (int64, error)
 	// Start runs an installer [by the system].
-	Start  func(ctx context.Context, argv []string, wait bool) error
+	Start func(ctx context.Context, c Command) error
+	// Log is the file that Neuron's own installer writes to, since it has no
+	// terminal; it is begun anew each time. "": nowhere.
+	Log    string
 	Logger *slog.Logger
+}
+
+// Command is what Start runs.
+type Command struct {
+	Argv []string
+	// Wait says that the command ends by itself soon, and that its end counts.
+	Wait bool
+	// Output is what it writes to, nil for nothing. It is the caller's.
+	Output *os.File
+	// Failed is told of an end with an error that comes after Start has returned;
+	// nil where nobody wants to know.
+	Failed func(error)
 }
 
 // Times between checks.
@@ -171,6 +187,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	var fetch sync.WaitGroup
 	defer fetch.Wait()
 	k.tidy(ctx)
+	boundLog(k.o.Log, k.o.Logger)
 	for {
 		s, changed := k.settings()
 		k.follow(s)

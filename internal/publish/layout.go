@@ -39,10 +39,9 @@ func layout(src *gguf.Model, o Options) (*manifest.Manifest, error) {
 	case len(src.Files()) > manifest.MaxFiles:
 		return nil, refuse("%d files, at most %d are supported", len(src.Files()), manifest.MaxFiles)
 	}
-	desc, err := family.Describe(meta)
-	if err == nil {
-		err = desc.CheckTensors(func(name string) bool { _, ok := src.Tensor(name); return ok })
-	}
+	// What a node's load gate would refuse is not published: nodes would fetch it
+	// for nothing.
+	desc, err := family.DescribeWhole(meta, func(name string) bool { _, ok := src.Tensor(name); return ok })
 	switch {
 	case errors.Is(err, family.ErrLibrary):
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "%s: %w", path, err)

@@ -245,6 +245,39 @@ func TestLibraryEndsTheProcess(t *testing.T) {
 	}
 }
 
+// TestWholeModelsThatNoNodeTakes: what only a whole model shows is found by all
+// who have one, a publisher among them.
+func TestWholeModelsThatNoNodeTakes(t *testing.T) {
+	t.Parallel()
+	indexers := func(first uint32) keys {
+		return plain().with(keys{
+			"attention.indexer.types": gguf.U32s([]uint32{first, 1, 0, 0, 1, 0, 0, 0}), "attention.indexer.top_k": gguf.U32(16), "attention.indexer.key_length": gguf.U32(32),
+		})
+	}
+	full := keys{"attention.sliding_window": gguf.U32(0)}
+	for name, tt := range map[string]struct {
+		arch string
+		keys keys
+		want string // of the refusal, "" for none
+	}{
+		"an indexer first":         {"glm-dsa", indexers(1), ""},
+		"another's choice first":   {"glm-dsa", indexers(0), "the first layer of this glm-dsa model"},
+		"eight layers":             {"gemma4", plain().with(full), ""},
+		"one layer":                {"gemma4", plain().with(full).with(keys{"block_count": gguf.U32(1)}), "1 layers, gemma4 models have at least 2"},
+		"one layer of any other":   {"llama", plain().with(keys{"block_count": gguf.U32(1)}), ""},
+		"a family that is not cut": {"other", plain().with(keys{"block_count": gguf.U32(1)}), ""},
+		"metadata":                 {"llama", plain().without("block_count"), "block_count"},
+	} {
+		m, err := family.DescribeWhole(tt.keys.header(tt.arch), func(string) bool { return true })
+		if (tt.want == "") != (err == nil) || err != nil && (!errors.Is(err, family.ErrModel) || m != nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	if _, err := family.DescribeWhole(plain().header("codeshell"), func(string) bool { return false }); !errors.Is(err, family.ErrLibrary) {
+		t.Errorf("without its embedding: %v", err)
+	}
+}
+
 func TestCheckRangeAndExits(t *testing.T) {
 	t.Parallel()
 	m := describe(t, "llama", plain())

@@ -146,6 +146,40 @@ func (m *Model) CheckTensors(has func(name string) bool) error {
 	return nil
 }
 
+// DescribeWhole is Describe for a model that is there whole, to be run or
+// published: it refuses, beyond what Describe does, everything over which the
+// library would end the process, so that no node meets it later. has says
+// whether the model has a tensor of a name.
+func DescribeWhole(h *gguf.Header, has func(name string) bool) (*Model, error) {
+	m, err := Describe(h)
+	if err == nil {
+		err = m.CheckTensors(has)
+	}
+	if err == nil {
+		err = m.checkWhole()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// checkWhole refuses a whole model that the library would not survive; of its
+// parts Stage answers for every one by itself. What is wrong with the metadata
+// of any family was refused before.
+func (m *Model) checkWhole() error {
+	f := m.family
+	switch {
+	case f.Arch == "" || f.Whole != "":
+		return nil // nothing is known of its layers
+	case m.Layers < f.Slots:
+		return fmt.Errorf("%w: %d layers, %s models have at least %d", ErrModel, m.Layers, m.Arch, f.Slots)
+	case f.First != 0 && m.Kinds(0)&f.First == 0:
+		return fmt.Errorf("%w: the first layer of this %s model is of a kind that needs one before it", ErrModel, m.Arch)
+	}
+	return nil
+}
+
 // Family is the table's entry; its Arch is "" when the model is WholeOnly for
 // its family.
 func (m *Model) Family() Family { return m.family }

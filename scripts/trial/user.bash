@@ -151,6 +151,7 @@ test_update() {
     [ "$(state)" = ready ] || die "update: the state is $(state), not ready"
     installed neuron-engine update install >"$work/update.txt" 2>&1 || die "update: it cannot be installed: $(cat "$work/update.txt")"
     upgraded update "$id"
+    until_true 60 has "$data/logs/update.out" "Neuron $version is installed (it was $old)" || die "update: the installer's words are not kept: $(cat "$data/logs/update.out" 2>&1)"
     [ "$(kept)" = "$before" ] || die "update: keys or settings have changed"
     said "update: $old has found, fetched, checked and installed $version; lists that were changed, replayed or signed by another, and a changed package, did nothing"
     all_gone update

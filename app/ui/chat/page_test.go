@@ -152,6 +152,25 @@ func TestAnswerBreaksOff(t *testing.T) {
 	wants(t, r, "a whole one", "2 of 2")
 }
 
+// Try again did nothing while no engine ran.
+func TestTryAgainStartsTheEngine(t *testing.T) {
+	e := newEngine(t, gatewaytest.Script{Pieces: []string{"half an answer"}, Fail: gatewaytest.ErrLost, FailPhase: protocol.PhaseDecode}, gatewaytest.Script{Pieces: []string{"a whole one"}})
+	r := open(t, e, t.TempDir(), "en", theme.Dark, 1100, 760)
+	r.ask("q")
+	e.mu.Lock()
+	e.slow = true
+	e.mu.Unlock()
+	e.set(link.Absent)
+	r.until("no engine", func() bool { return r.view.Engine.Phase == link.Absent })
+	r.tap("Try again")
+	r.until("it says that it is coming", func() bool { return strings.Contains(r.shown(), "Then your question is asked again.") })
+	e.set(link.Connected)
+	r.until("the answer", func() bool { return strings.Contains(r.shown(), "a whole one") })
+	if e.retried != 1 || strings.Contains(r.shown(), "asked again") {
+		t.Errorf("%d, %s", e.retried, r.shown())
+	}
+}
+
 func TestSearchDeleteUndo(t *testing.T) {
 	e := newEngine(t, gatewaytest.Script{Pieces: []string{"alpha"}}, gatewaytest.Script{Pieces: []string{"beta"}})
 	r := open(t, e, t.TempDir(), "en", theme.Dark, 1100, 760)

@@ -35,6 +35,7 @@ type engine struct {
 	phase   link.Phase
 	watcher chan struct{}
 	retried int
+	slow    bool // Retry asks for an engine that the test brings up
 	scripts []gatewaytest.Script
 	route   []protocol.HopTelemetry // told of each answer
 }
@@ -74,8 +75,11 @@ func (e *engine) Watch() (<-chan struct{}, func()) { return e.watcher, func() {}
 func (e *engine) Retry() {
 	e.mu.Lock()
 	e.retried++
+	slow := e.slow
 	e.mu.Unlock()
-	e.set(link.Connected)
+	if !slow {
+		e.set(link.Connected)
+	}
 }
 
 func (e *engine) set(p link.Phase) {

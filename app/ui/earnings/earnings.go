@@ -91,8 +91,10 @@ func (p *Page) build() {
 	p.update()
 }
 
+// reload starts an engine first, where none runs; connected then asks again.
 func (p *Page) reload() {
 	p.env.Link.Retry()
+	p.asked = p.env.Link.Client() != nil
 	p.model.Load()
 }
 

@@ -11,6 +11,7 @@ import (
 	"neuron/app/ui/uitest"
 	"neuron/engine/accounts"
 	"neuron/engine/protocol"
+	"neuron/internal/desktop/link"
 )
 
 // rich is an engine whose owner has earned something.
@@ -80,4 +81,11 @@ func TestEmptyAndOffline(t *testing.T) {
 	d = open(t, e, theme.Light, "en", 900)
 	d.Until("a way out", func() bool { return uitest.Button(d.Window, "Try again") != nil })
 	d.Picture("earnings-offline")
+	// Try again asked before the engine was there, and not when it was.
+	e.Down()
+	d.Until("no engine", func() bool { return d.Env.Link.State().Phase == link.Absent })
+	e.With(func(s *enginetest.State) { s.Err = nil })
+	d.Tap("Try again")
+	e.Up(t)
+	d.Until("it was asked for", func() bool { return uitest.Button(d.Window, "Try again") == nil })
 }

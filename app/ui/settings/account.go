@@ -33,7 +33,7 @@ type accountCard struct {
 func newAccountCard(p *Page) *accountCard {
 	w := p.words
 	a := &accountCard{page: p, words: w, state: kit.NewBadge(kit.Subtle, theme.IconUser, w.T("settings.owner_unknown"))}
-	a.problem = kit.NewNotice(kit.Warn, "", "", kit.Secondary(w.T("settings.retry"), p.owner.Load).Compact())
+	a.problem = kit.NewNotice(kit.Warn, "", "", kit.Secondary(w.T("settings.retry"), p.again).Compact())
 	a.problem.Hide()
 	var own, who fyne.CanvasObject
 	own, a.own = kit.Fact(w.T("settings.owner_own"), "–")

@@ -31,7 +31,7 @@ type keysCard struct {
 func newKeysCard(p *Page) *keysCard {
 	w := p.words
 	k := &keysCard{page: p, words: w, list: kit.Column(10)}
-	k.problem = kit.NewNotice(kit.Warn, "", "", kit.Secondary(w.T("settings.retry"), p.keys.Load).Compact())
+	k.problem = kit.NewNotice(kit.Warn, "", "", kit.Secondary(w.T("settings.retry"), p.again).Compact())
 	k.problem.Hide()
 	add := kit.Secondary(w.T("settings.key_new"), k.create).Compact().WithIcon(theme.IconPlus)
 	k.card = kit.TitledCard(w.T("settings.keys_title"), add, kit.Muted(w.T("settings.keys_text")), k.problem, k.list)

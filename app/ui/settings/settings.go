@@ -16,6 +16,7 @@ import (
 	"neuron/engine/localapi"
 	"neuron/engine/policy"
 	"neuron/engine/protocol"
+	"neuron/internal/desktop/link"
 	"neuron/internal/desktop/words"
 )
 
@@ -47,6 +48,7 @@ type Page struct {
 	apiKeys *keysCard
 	newer   *updatesCard
 	shown   page.Following
+	there   bool // an engine answered when it was looked last
 }
 
 var _ page.Page = (*Page)(nil)
@@ -102,10 +104,10 @@ func (p *Page) build() {
 	p.tabs = kit.NewSegmented([]string{
 		w.T("settings.tab_sharing"), w.T("settings.tab_limits"), w.T("settings.tab_network"), w.T("settings.tab_account"), w.T("settings.tab_window"),
 	}, tabSharing, func(i int) { p.show(i) })
-	p.failed = kit.NewNotice(kit.Warn, "", "", kit.Secondary(w.T("settings.retry"), p.model.Load).Compact())
+	p.failed = kit.NewNotice(kit.Warn, "", "", kit.Secondary(w.T("settings.retry"), p.again).Compact())
 	loading := kit.NewLoading(w.T("settings.loading"))
 	absent := kit.Card(kit.Failed(w.T("settings.absent_title"), w.T("settings.absent_text"),
-		kit.Secondary(w.T("settings.retry"), func() { p.env.Link.Retry(); p.model.Load() })))
+		kit.Secondary(w.T("settings.retry"), p.again)))
 	p.state = kit.NewOne(loading, absent, p.failed, kit.Column(theme.GapL))
 	p.frame = kit.NewPage(w.T("settings.title"), w.T("settings.subtitle"))
 	p.snack = newSnack(w, p.model.Undo, func() { p.content.Refresh() })
@@ -136,14 +138,47 @@ func (p *Page) arrange() {
 	p.frame.SetCards(head, p.state)
 }
 
-// Show reads everything anew and follows it.
-func (p *Page) Show() {
-	p.Content()
+// load reads everything anew.
+func (p *Page) load() {
 	p.model.Load()
 	if p.tabs.Selected() == tabAccount {
 		p.owner.Load()
 		p.keys.Load()
 	}
+}
+
+// again is Try again: where no engine runs, one is started first, and everything
+// is read when it is there.
+func (p *Page) again() {
+	p.env.Link.Retry()
+	p.load()
+}
+
+// follow sees the engine come and go. What was asked for while none ran has
+// failed.
+func (p *Page) follow() {
+	there := p.env.Link.Client() != nil
+	if there && !p.there {
+		p.load()
+	}
+	p.there = there
+	p.update()
+}
+
+// stage is the model's, but for an engine that is on its way.
+func (p *Page) stage(v *vm.View) vm.Stage {
+	if v.Stage == vm.Absent && p.env.Link.State().Phase != link.Absent {
+		return vm.Loading
+	}
+	return v.Stage
+}
+
+// Show reads everything anew and follows it.
+func (p *Page) Show() {
+	p.Content()
+	p.there = p.env.Link.Client() != nil
+	p.load()
+	p.shown.Link(p.env, p.follow)
 	p.shown.Model(p.env, p.model.Changed(), p.update)
 	p.shown.Model(p.env, p.owner.Changed(), p.account.update)
 	p.shown.Model(p.env, p.keys.Changed(), p.apiKeys.update)
@@ -181,8 +216,8 @@ func (p *Page) update() {
 	}
 	p.problem(v.Problem)
 	p.snack.show(v, p.rows)
-	if int(v.Stage) != shown {
-		p.state.Select(int(v.Stage))
+	if stage := int(p.stage(&v)); stage != shown {
+		p.state.Select(stage)
 		p.arrange()
 	}
 }

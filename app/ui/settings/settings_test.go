@@ -14,6 +14,7 @@ import (
 	"neuron/engine/accounts"
 	"neuron/engine/localapi"
 	"neuron/engine/policy"
+	"neuron/internal/desktop/link"
 )
 
 // open shows the page with an engine, or without one for nil.
@@ -107,6 +108,33 @@ func TestAConflictIsSolvedOnTheNewSettings(t *testing.T) {
 		return s.Share && s.Limits.Threads == 2 && s.Revision == 10
 	})
 	d.Until("the page says so", func() bool { return p.snack.box.Visible() && p.model.View().Reloaded })
+}
+
+// Try again asked once, before the engine was there, and never again.
+func TestTryAgainWaitsForTheEngine(t *testing.T) {
+	uitest.App(t, "dark")
+	e := enginetest.Start(t)
+	d, p := open(t, e, "en")
+	e.Down()
+	d.Until("no engine", func() bool { return d.Env.Link.State().Phase == link.Absent })
+	p.again()
+	d.Until("the page says so", func() bool { return p.state.Shown() == int(vm.Absent) })
+	d.Tap("Try again")
+	e.Up(t)
+	d.Until("the settings are there", func() bool { return p.state.Shown() == int(vm.Ready) })
+
+	p.show(tabAccount)
+	d.Until("the owner is there", func() bool { return p.owner.View().Owner != nil })
+	e.Down()
+	d.Until("no engine again", func() bool { return d.Env.Link.State().Phase == link.Absent })
+	p.owner.Load()
+	p.keys.Load()
+	d.Until("both say so", func() bool { return p.owner.View().Err != nil && p.keys.View().Err != nil })
+	d.Tap("Try again")
+	e.Up(t)
+	d.Until("all have what they asked for", func() bool {
+		return p.owner.View().Err == nil && p.keys.View().Err == nil && p.state.Shown() == int(vm.Ready)
+	})
 }
 
 func TestWithoutAnEngineTheWindowsOwnSettingsWork(t *testing.T) {

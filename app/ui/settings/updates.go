@@ -61,15 +61,17 @@ func (u *updatesCard) update() {
 		u.install: s.State == localapi.UpdateReady,
 		u.news:    r != nil && (r.Page != "" || note(r, u.words.Language()) != ""),
 		u.dismiss: r != nil && !r.Dismissed && s.State != localapi.UpdateDownloading,
-		u.begun:   v.Installing != nil,
 	}
 	err := v.Err
 	if err == nil {
 		err = s.Error
 	}
-	visible[u.problem] = err != nil
+	visible[u.problem], visible[u.begun] = err != nil, err == nil && v.Installing != nil
 	if err != nil {
 		text, remedy := u.words.Code(err.Code, err.Message)
+		if log := err.Detail["log"]; log != "" { // of Neuron's own installer
+			text, remedy = u.words.T("settings.update_failed", "File", log), err.Detail["said"]
+		}
 		u.problem.Set(kit.Warn, text, remedy)
 	}
 	if in := v.Installing; in != nil {

@@ -11,6 +11,7 @@ import (
 	"neuron/app/ui/kit"
 	"neuron/app/ui/uitest"
 	"neuron/engine/localapi"
+	"neuron/engine/protocol"
 )
 
 // TestANewVersionIsFetchedAndInstalledByClicks: and by nothing else.
@@ -77,6 +78,13 @@ func TestANewVersionIsFetchedAndInstalledByClicks(t *testing.T) {
 	}
 	n.page.updates.Install()
 	d.Until("it says so", func() bool { return n.begun.Visible() && strings.Contains(n.begun.Text(), "installer runs") })
+	// It fails after a while.
+	failed := protocol.Errorf(protocol.CodeUnsupported, "the installer has ended without installing")
+	failed.Detail = map[string]string{"log": "/data/logs/update.out", "said": "no room"}
+	e.With(func(s *enginetest.State) { s.Update.Error = failed })
+	d.Until("it says where to look", func() bool {
+		return !n.begun.Visible() && n.problem.Visible() && strings.Contains(n.problem.Text(), "/data/logs/update.out")
+	})
 }
 
 // updateOf is what the model has, with a state of its own before the first look.

@@ -28,10 +28,10 @@ const (
 	plansList
 )
 
-func newPlans(w *words.Words, m *vm.Model, done func()) *plans {
+func newPlans(w *words.Words, m *vm.Model, retry, done func()) *plans {
 	p := &plans{words: w, model: m, done: done, fault: kit.Sentence(""), list: kit.Column(theme.GapL)}
 	p.state = kit.NewOne(kit.NewLoading(w.T("share.plans_loading")),
-		kit.Column(theme.GapM, p.fault, kit.Beside(theme.GapS, kit.Secondary(w.T("share.retry"), m.Plan).Compact())), p.list)
+		kit.Column(theme.GapM, p.fault, kit.Beside(theme.GapS, kit.Secondary(w.T("share.retry"), retry).Compact())), p.list)
 	p.card = kit.TitledCard(w.T("share.plans_title"), kit.Quiet(w.T("share.close"), done).Compact(),
 		kit.Muted(w.T("share.plans_text")),
 		kit.Beside(theme.GapS, kit.Primary(w.T("share.plans_auto"), func() { p.hold("", "") })),

@@ -35,6 +35,7 @@ type Page struct {
 	host    *host
 	health  *notices
 	shown   page.Following
+	phase   link.Phase // when it was looked last
 }
 
 var _ page.Page = (*Page)(nil)
@@ -74,7 +75,7 @@ func (p *Page) build() {
 		p.tiles[i] = kit.NewStatTile(w.T(id), "", "")
 	}
 	p.figures = kit.Tiles(150, theme.GapM, p.tiles[0], p.tiles[1], p.tiles[2], p.tiles[3])
-	p.plans = newPlans(w, p.model, p.closePlans)
+	p.plans = newPlans(w, p.model, p.retryPlans, p.closePlans)
 	p.holds = newHolds(w, p.openPlans)
 	p.live = newLive(w)
 	p.host = newHost(w, p.model)
@@ -90,6 +91,12 @@ func (p *Page) openPlans() {
 	p.plans.card.Show()
 	p.update()
 	p.content.ScrollTo(p.plans.card)
+}
+
+// retryPlans starts an engine first, where none runs; update then asks again.
+func (p *Page) retryPlans() {
+	p.env.Link.Retry()
+	p.model.Plan()
 }
 
 func (p *Page) closePlans() {
@@ -116,6 +123,10 @@ func (p *Page) Close() { p.model.Close() }
 // update copies the model to the screen.
 func (p *Page) update() {
 	v := p.model.View()
+	if v.Phase == link.Connected && p.phase != link.Connected && v.PlanErr != nil && p.plans.card.Visible() {
+		p.model.Plan() // nobody was there to be asked
+	}
+	p.phase = v.Phase
 	there := v.Phase == link.Connected || v.Phase == link.Lost // what was seen last stays while it is looked for
 	kit.SetVisible(p.waiting, v.Phase == link.Starting)
 	kit.SetVisible(p.absent, v.Phase == link.Absent)

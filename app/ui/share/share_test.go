@@ -12,6 +12,7 @@ import (
 	"neuron/app/ui/uitest"
 	"neuron/engine/localapi"
 	"neuron/engine/protocol"
+	"neuron/internal/desktop/link"
 )
 
 // busy is an engine with much to show.
@@ -106,6 +107,25 @@ func TestHoldAPlan(t *testing.T) {
 		return len(h) == 1 && h[0].Model == "m" && h[0].Layers == "0-32"
 	})
 	d.Until("the choice is closed", func() bool { return uitest.Button(d.Window, "Hold this") == nil })
+}
+
+// The choice of what to hold stayed empty when the engine came back.
+func TestTryAgainWaitsForTheEngine(t *testing.T) {
+	e := busy(t)
+	d := open(t, e, theme.Light, "en", 1000)
+	e.Down()
+	d.Until("no engine", func() bool { return d.Env.Link.State().Phase == link.Absent })
+	e.Up(t)
+	d.Until("it is back", func() bool { return uitest.Button(d.Window, "Choose…") != nil })
+	e.With(func(s *enginetest.State) { s.Err = protocol.Errorf(protocol.CodeUnavailable, "away") })
+	d.Tap("Choose…")
+	d.Until("it cannot be asked", func() bool { return uitest.Button(d.Window, "Try again") != nil })
+	e.Down()
+	e.With(func(s *enginetest.State) { s.Err = nil })
+	d.Until("no engine again", func() bool { return d.Env.Link.State().Phase == link.Absent })
+	d.Tap("Try again")
+	e.Up(t)
+	d.Until("the choice is there", func() bool { return uitest.Button(d.Window, "Hold this") != nil })
 }
 
 func TestWithoutAnEngine(t *testing.T) {

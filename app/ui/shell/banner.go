@@ -34,7 +34,7 @@ func newBanner(env *page.Env) *banner {
 
 // show says whether its visibility has changed.
 func (b *banner) show(state link.State) bool {
-	text, remedy, button := bannerOf(state, b.env.Words, b.env.Now())
+	text, remedy, button := bannerOf(state, b.env.Words, b.env.Now(), b.box.Visible())
 	if text == "" {
 		was := b.box.Visible()
 		b.box.Hide()
@@ -52,8 +52,10 @@ func (b *banner) show(state link.State) bool {
 	return was
 }
 
-// bannerOf is what there is to say: text "" is nothing, button "" none.
-func bannerOf(state link.State, w *words.Words, now time.Time) (text, remedy, button string) {
+// bannerOf is what there is to say: text "" is nothing, button "" none. One that
+// is shown stays until there is an engine, so that who asks for one sees that it
+// comes.
+func bannerOf(state link.State, w *words.Words, now time.Time, shown bool) (text, remedy, button string) {
 	if state.Phase == link.Connected {
 		return "", "", ""
 	}
@@ -66,7 +68,7 @@ func bannerOf(state link.State, w *words.Words, now time.Time) (text, remedy, bu
 	switch {
 	case state.Phase == link.Absent:
 		return w.T("shell.engine_absent"), w.T("shell.engine_absent_remedy"), w.T("shell.start")
-	case now.Sub(state.Since) < patience:
+	case !shown && now.Sub(state.Since) < patience:
 		return "", "", ""
 	case state.Phase == link.Lost:
 		return w.T("shell.engine_lost"), w.T("shell.engine_lost_remedy"), w.T("shell.retry")

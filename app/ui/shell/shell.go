@@ -219,12 +219,17 @@ func (s *Shell) follow(ctx context.Context) {
 	defer stop()
 	tick := time.NewTicker(least)
 	defer tick.Stop()
+	// An engine that stays away changes nothing any more: the banner comes by time.
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	s.ask(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+			late.Reset(patience)
+		case <-late.C:
 		}
 		s.env.Do(s.update)
 		s.ask(ctx)

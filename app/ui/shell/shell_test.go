@@ -260,9 +260,16 @@ func TestBannerSays(t *testing.T) {
 		"absent":              {link.State{Phase: link.Absent, Since: now}, "The engine is not running.", "Start"},
 		"does not stay alive": {link.State{Phase: link.Absent, Since: now, Err: failed}, "The engine does not stay up.", "Try again"},
 	} {
-		if text, _, button := bannerOf(c.state, w, now); text != c.text || button != c.button {
+		if text, _, button := bannerOf(c.state, w, now, false); text != c.text || button != c.button {
 			t.Errorf("%s: %q, %q", name, text, button)
 		}
+	}
+	// After Try again the banner went away for as long as an engine needs.
+	if text, _, _ := bannerOf(link.State{Phase: link.Starting, Since: now}, w, now, true); text != "The engine is starting." {
+		t.Errorf("asked for: %q", text)
+	}
+	if text, _, _ := bannerOf(link.State{Phase: link.Connected}, w, now, true); text != "" {
+		t.Errorf("there: %q", text)
 	}
 }
 

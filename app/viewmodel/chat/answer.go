@@ -10,6 +10,7 @@ import (
 	"neuron/app/chat/completion"
 	"neuron/app/chat/thread"
 	"neuron/engine/protocol"
+	"neuron/internal/desktop/link"
 )
 
 // answer is one that is being written. Its goroutine ends soon after stop, and
@@ -57,7 +58,7 @@ func (m *Model) Edit(question thread.ID, text string) bool {
 }
 
 // Regenerate asks for another answer beside one; an answer without text is
-// replaced.
+// replaced. Without an engine one is started, and asked when it is there.
 func (m *Model) Regenerate(id thread.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,32 +68,73 @@ func (m *Model) Regenerate(id thread.ID) bool {
 func (m *Model) regenerate(id thread.ID) bool {
 	t := m.current
 	old := t.message(id)
-	if old == nil || old.Role != thread.RoleAssistant || !m.canAsk() {
+	switch {
+	case old == nil || old.Role != thread.RoleAssistant:
+		return false
+	case m.canAsk():
+		m.repeat(t, old)
+		return true
+	case m.connected() || m.closed || t.answer != nil:
 		return false
 	}
+	m.again = &again{t, id, m.o.Engine.State().Since}
+	m.o.Engine.Retry()
+	m.changed()
+	return true
+}
+
+// again is an answer that is asked for once an engine runs.
+type again struct {
+	talk  *talk
+	id    thread.ID
+	since time.Time // when the engine's phase began, as it was asked for
+}
+
+// resume does what has waited for the engine, or gives it up with the engine;
+// mu is held.
+func (m *Model) resume(s link.State) {
+	a := m.again
+	if a == nil || s.Phase != link.Connected && (s.Phase != link.Absent || s.Since.Equal(a.since)) {
+		return
+	}
+	m.again = nil
+	m.changed()
+	if old := a.talk.message(a.id); s.Phase == link.Connected && old != nil && a.talk.answer == nil && !a.talk.deleted && !m.closed {
+		m.repeat(a.talk, old)
+	}
+}
+
+// repeat begins another answer beside old; mu is held.
+func (m *Model) repeat(t *talk, old *thread.Message) {
 	if strings.TrimSpace(old.Text) == "" {
 		m.begin(t, thread.Message{ID: old.ID, Parent: old.Parent, Created: old.Created})
 	} else {
 		m.begin(t, thread.Message{ID: thread.NewID(), Parent: old.Parent, Created: m.later(t)})
 	}
-	return true
 }
 
 // RegeneratePublic asks again over a public route, which stays the chat's choice.
 func (m *Model) RegeneratePublic(id thread.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t := m.current; t.message(id) == nil || !m.canAsk() {
-		return false
-	}
+	private := m.current.Private
 	m.current.Private = false
-	return m.regenerate(id)
+	taken := m.regenerate(id)
+	if !taken {
+		m.current.Private = private
+	}
+	return taken
 }
 
-// Stop ends the current chat's answer; what has come is kept.
+// Stop ends the current chat's answer; what has come is kept. One that waits for
+// an engine is not asked for any more.
 func (m *Model) Stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.again != nil && m.again.talk == m.current {
+		m.again = nil
+		m.changed()
+	}
 	if a := m.current.answer; a != nil {
 		a.stop(errStopped)
 	}

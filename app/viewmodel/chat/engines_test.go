@@ -32,6 +32,7 @@ type script struct {
 type engine struct {
 	mu      sync.Mutex
 	phase   link.Phase
+	since   time.Time
 	scripts []script // one per question; the last one stays
 	asked   []completion.Request
 	api     API
@@ -49,7 +50,7 @@ func (e *engine) Watch() (<-chan struct{}, func()) {
 func (e *engine) State() link.State {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return link.State{Phase: e.phase}
+	return link.State{Phase: e.phase, Since: e.since}
 }
 
 func (e *engine) Retry() {
@@ -61,7 +62,7 @@ func (e *engine) Retry() {
 func (e *engine) set(p link.Phase) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.phase = p
+	e.phase, e.since = p, time.Now()
 	select {
 	case e.watcher <- struct{}{}:
 	default:

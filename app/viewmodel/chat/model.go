@@ -88,6 +88,7 @@ type Model struct {
 	undo    *undo
 	drafts  *time.Timer // saves the draft; nil when it is saved
 	models  modelList
+	again   *again // what waits for an engine; nil for nothing
 }
 
 // talk is a chat in memory.

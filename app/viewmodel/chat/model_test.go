@@ -76,6 +76,50 @@ func TestNothingToSend(t *testing.T) {
 	})
 }
 
+// Try again did nothing while no engine ran, and said nothing.
+func TestTryAgainWithoutAnEngine(t *testing.T) {
+	t.Parallel()
+	lost := protocol.Errorf(protocol.CodeAnswerBroken, "gone")
+	suite(t, []script{{pieces: []string{"half"}, fail: lost}, {pieces: []string{"whole"}}}, func(t *testing.T, r *rig) {
+		v := r.ask("q")
+		id, noted := v.Messages[1].ID, v.Messages[1].Note
+		waits := func(v View) bool { return v.Messages[1].Note != noted && v.Messages[1].Problem == nil }
+		absent := func(v View) bool { return v.Engine.Phase == link.Absent }
+		r.engine.set(link.Absent)
+		r.await("no engine", absent)
+		if !r.Regenerate(id) || r.engine.retried != 1 || !waits(r.View()) {
+			t.Fatalf("without an engine: %+v", r.View().Messages[1])
+		}
+		// It does not come up: that is no order for later.
+		r.engine.set(link.Starting)
+		if v := r.await("it starts", func(v View) bool { return v.Engine.Phase == link.Starting }); !waits(v) {
+			t.Errorf("while it starts: %+v", v.Messages[1])
+		}
+		r.engine.set(link.Absent)
+		if v := r.await("it is given up", absent); waits(v) || v.Messages[1].Problem == nil {
+			t.Errorf("given up: %+v", v.Messages[1])
+		}
+		// Taken back.
+		r.Regenerate(id)
+		r.Stop()
+		if waits(r.View()) {
+			t.Error("it waits after Stop")
+		}
+		r.engine.set(link.Connected)
+		r.await("engine", func(v View) bool { return v.CanSend })
+		same(t, []string{"q", "half"}, r.View())
+		// And once more, to its end.
+		r.engine.set(link.Lost)
+		r.await("lost", func(v View) bool { return v.Engine.Phase == link.Lost })
+		r.RegeneratePublic(id)
+		r.engine.set(link.Connected)
+		v = r.await("the answer", func(v View) bool { return !v.Answering && v.Messages[1].Text == "whole" })
+		if v.Messages[1].Of != 2 || v.Messages[1].Note != "" || r.engine.retried != 3 {
+			t.Errorf("%+v", v.Messages[1])
+		}
+	})
+}
+
 func TestStop(t *testing.T) {
 	t.Parallel()
 	suite(t, []script{{pieces: []string{"word "}, endless: true}, {pieces: []string{"fine"}}}, func(t *testing.T, r *rig) {

@@ -249,7 +249,8 @@ func (m *Model) follow() {
 
 // look takes in how the engine is, and says whether to ask for its models.
 func (m *Model) look() bool {
-	phase := m.o.Engine.State().Phase
+	state := m.o.Engine.State()
+	phase := state.Phase
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := &m.models
@@ -257,6 +258,7 @@ func (m *Model) look() bool {
 		l.phase, l.asked = phase, time.Time{}
 		m.changed()
 	}
+	m.resume(state)
 	now := m.o.Now()
 	if phase != link.Connected || !l.shown || now.Sub(l.asked) < modelsEvery {
 		return false

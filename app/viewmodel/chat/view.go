@@ -180,7 +180,10 @@ func (m *Model) message(t *talk, msg *thread.Message, last bool) Message {
 		out.Name = w.T("chat.answer")
 	}
 	out.Note = m.note(msg)
-	if msg.Error != nil {
+	switch a := m.again; {
+	case a != nil && a.talk == t && a.id == msg.ID:
+		out.Note = w.T("chat.note_again")
+	case msg.Error != nil:
 		out.Problem = m.problem(msg, last && t.answer == nil)
 	}
 	return out

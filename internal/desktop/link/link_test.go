@@ -197,6 +197,29 @@ func TestEngineThatEndedInOrderStaysEnded(t *testing.T) {
 	until(t, l, "started by the user", connectedTo("2"))
 }
 
+// A page's Try again while the engine ran, for an answer of the network, started
+// the engine again when somebody stopped it an hour later.
+func TestRetryWithAnEngineIsNoOrderForLater(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv, _ := serve(t, dir, "1")
+	l := New(Options{Data: dir, Start: func(context.Context) error {
+		t.Error("started against the user's will")
+		return nil
+	}})
+	run(t, l)
+	until(t, l, "connected", connectedTo("1"))
+	l.Retry()
+	end(t, srv)
+	until(t, l, "absent", func(s State) bool { return s.Phase == Absent })
+	for looks := 0; looks < 3; looks++ {
+		<-time.After(firstPause)
+	}
+	if s := l.State(); s.Phase != Absent {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestWatchersAreTold(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Data: t.TempDir()})

@@ -109,22 +109,30 @@ func (r *runner) follow(ctx context.Context, e engine) {
 		// One that ends in order was told to: it is not started against the
 		// user's will. One that crashed leaves its address behind.
 		r.wanted = r.there(r.o.Data)
+		// What was asked for while it was there was done: kept, it would start an
+		// engine that is stopped an hour later.
+		r.forget()
 		r.o.Logger.Warn("lost the engine", "crashed", r.wanted, "error", err)
 		r.move(Lost, protocol.AsError(err))
 	}
 }
 
 func (r *runner) connected(e engine) {
-	select {
-	case <-r.retry: // it is done
-	default:
-	}
+	r.forget()
 	r.pause, r.wanted = firstPause, true
 	c, _ := e.(*localapi.Client) // tests have another one
 	r.mu.Lock()
 	r.client = c
 	r.mu.Unlock()
 	r.o.Logger.Info("connected to the engine")
+}
+
+// forget drops a Retry that is done.
+func (r *runner) forget() {
+	select {
+	case <-r.retry:
+	default:
+	}
 }
 
 // watch asks a silent engine for a sign of life and returns an error when there
