@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"runtime"
 	"time"
 
 	"neuron/llama"
@@ -23,6 +24,14 @@ func loadAlone(model string, layers, threads, chunk int) (*alone, error) {
 }
 
 func (a *alone) close() { a.stage.Close() }
+
+// bare gives Go's scheduler one processor until the returned function is called,
+// as stages have: else its monitor would hold up the computation, and the baseline
+// be slower than libllama is.
+func bare() (restore func()) {
+	was := runtime.GOMAXPROCS(1)
+	return func() { runtime.GOMAXPROCS(was) }
+}
 
 // loop is a plain loop over one context: prefill, then one row per sequence
 // and step, the next token drawn by libllama's greedy sampler.
@@ -61,6 +70,7 @@ func (l *loop) prefill(seq int, ids []int32, chunk int) (time.Duration, error) {
 	if err := l.pool.Clear(seq); err != nil {
 		return 0, err
 	}
+	defer bare()()
 	began := time.Now()
 	for pos := 0; pos < len(ids); pos += chunk {
 		end := min(pos+chunk, len(ids))
@@ -81,6 +91,7 @@ func (l *loop) prefill(seq int, ids []int32, chunk int) (time.Duration, error) {
 // decode makes steps of one row for each of the first n sequences and adds the
 // time of each step to times, which may be nil.
 func (l *loop) decode(n, steps int, times *[]time.Duration) (time.Duration, error) {
+	defer bare()()
 	began := time.Now()
 	last := began
 	for range steps {
