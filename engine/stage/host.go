@@ -182,7 +182,7 @@ func (h *Host) Report() protocol.ShardReport {
 	}
 	s := p.Stats()
 	r.Capability = p.Capability()
-	r.FreeKVBytes, r.Sessions, r.Queue = s.FreeKVBytes, s.Sessions, s.Queue
+	r.FreeKVBytes, r.Sessions, r.Queue = s.FreeKVBytes, p.Sessions(), s.Queue
 	r.StepMicros, r.ChunkMicros = s.StepMicros, s.ChunkMicros
 	r.Prefixes = s.Prefixes
 	if draining || s.HostBusy {

@@ -98,6 +98,14 @@ func (p *Process) KVBudget() int64 { return p.capability.KVBudget }
 // Loaded is what the child measured and said when it had loaded.
 func (p *Process) Loaded() wire.Loaded { return p.child.loaded }
 
+// Sessions is the number of sessions that hold memory in the child, or are about
+// to. The child's own figure is as old as its last ping.
+func (p *Process) Sessions() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sessions)
+}
+
 // Stats are the child's newest figures.
 func (p *Process) Stats() wire.Stats {
 	if s := p.child.stats.Load(); s != nil {

@@ -205,6 +205,25 @@ func TestHostStates(t *testing.T) {
 	}
 }
 
+// TestReportMissedANewSession: sessions were counted by the child's pings, and a
+// node that stopped unloaded the stage under one that had just begun.
+func TestReportMissedANewSession(t *testing.T) {
+	leaktest.Check(t)
+	h := hosted(t, layers(t, guidePath(), 0, 8), spawn())
+	for range 3 {
+		s := mustOpen(t, h.Process(), nil)
+		if n := h.Report().Sessions; n != 1 {
+			t.Errorf("%d sessions right after it was opened", n)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.Report().Sessions; n != 0 {
+			t.Errorf("%d sessions right after it was closed", n)
+		}
+	}
+}
+
 // TestStop ends in order: sessions learn it and the child is gone.
 func TestStop(t *testing.T) {
 	leaktest.Check(t)
