@@ -222,6 +222,7 @@ func (r *rig) open() {
 	m.Shown(true)
 	r.await("models", func(v View) bool { return v.Model != "" || r.engine.State().Phase != link.Connected })
 	r.flush()
+	r.await("the messages", func(v View) bool { return !v.Loading })
 }
 
 // flush waits for the writer.
