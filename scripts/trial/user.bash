@@ -89,6 +89,13 @@ list() {
 }
 # publish LIST offers it.
 publish() { cp "$work/$1.json" "$release/stable.json"; }
+# other_byte FILE OFFSET changes one byte, whatever it is.
+other_byte() {
+    local is
+    is=$(od -A n -t u1 -j "$2" -N 1 "$1")
+    # shellcheck disable=SC2059 # an escape that was made for it
+    printf "\\$(printf %o $((is ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
 state() { installed neuron-engine update --json | sed -n 's/^  "state": *"\(.*\)".*/\1/p'; }
 asked_for() { grep -c -F "GET /$1" "$work/publisher.log" || true; }
 kept() { (cd "$data" && sha256sum owner.key node/node.key settings.json); }
@@ -143,7 +150,8 @@ test_update() {
 
     # A package of the right size with one byte changed.
     publish newest
-    printf 'X' | dd of="$release/$run" bs=1 seek=1000000 conv=notrunc status=none
+    other_byte "$release/$run" 1000000
+    ! cmp -s "$new" "$release/$run" || die "update: the package was not changed"
     refused "a package that was changed" download available "$files"
     [ "$(asked_for "$run")" -eq 1 ] || die "update: the changed package was not even asked for"
     cp "$new" "$release/$run"
