@@ -235,7 +235,16 @@ func chunks(in []*protocol.Frame, n, most int) []int {
 
 // reexecute runs the chunks in a session of its own and compares each row.
 func reexecute(ctx context.Context, j *job, sizes []int, in, out *rows, n int) (*auditmsg.AuditMeasures, error) {
-	st, err := j.stage.Open(ctx, seam.StageOpen{Session: protocol.NewSessionID(), Use: j.t.Use, Context: n})
+	frames := make(chan *protocol.Frame, answers)
+	ctx, overrun := context.WithCancelCause(ctx)
+	defer overrun(nil)
+	st, err := j.stage.Open(ctx, seam.StageOpen{Session: protocol.NewSessionID(), Use: j.t.Use, Context: n, Deliver: func(f *protocol.Frame) {
+		select {
+		case frames <- f:
+		default:
+			overrun(protocol.Errorf(protocol.CodeStageOverloaded, "the stage produced more than was asked for"))
+		}
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +260,7 @@ func reexecute(ctx context.Context, j *job, sizes []int, in, out *rows, n int) (
 		if err := st.Send(ctx, f); err != nil {
 			return nil, err
 		}
-		got, micros, err := answer(ctx, st, f.Header)
+		got, micros, err := answer(ctx, frames, f.Header)
 		if err != nil {
 			if ctx.Err() != nil {
 				// What runs is stopped before the session is closed.
@@ -291,16 +300,20 @@ func chunk(in *rows, at, size int) *protocol.Frame {
 	}
 }
 
+// answers is the most that a stage delivers for one chunk: the acknowledgement,
+// the rows, an error, and that nothing follows.
+const answers = 4
+
 // answer waits for the acknowledgement and the rows of one chunk.
-func answer(ctx context.Context, st seam.StageSession, h protocol.Header) (*protocol.Frame, int64, error) {
+func answer(ctx context.Context, frames <-chan *protocol.Frame, h protocol.Header) (*protocol.Frame, int64, error) {
 	var micros int64
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, 0, context.Cause(ctx)
-		case f, ok := <-st.Frames():
+		case f := <-frames:
 			switch {
-			case !ok:
+			case f == nil:
 				return nil, 0, protocol.Errorf(protocol.CodeStageLost, "the stage ended the session")
 			case f.Kind == protocol.KindError:
 				return nil, 0, f.Err()

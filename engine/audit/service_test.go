@@ -558,7 +558,7 @@ func TestYields(t *testing.T) {
 	}
 	guard := w.auditor.svc.Guard(w.stage)
 	open := seam.StageOpen{Session: protocol.NewSessionID(), Use: protocol.Range{First: 4, Last: 8}, Context: 2048} // all cells
-	st, err := guard.Open(t.Context(), open)
+	st, err := seamtest.Open(t.Context(), guard, open)
 	if err != nil {
 		t.Fatalf("the session that pays: %v", err)
 	}

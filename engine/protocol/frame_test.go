@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"slices"
 	"testing"
 	"testing/iotest"
 
@@ -279,6 +280,50 @@ func TestOneWritePerFrame(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// A payload that was given back is used for the next frame that fits, and for no
+// other; frames that were not given back keep theirs.
+func TestRecycledPayloads(t *testing.T) {
+	t.Parallel()
+	var w bytes.Buffer
+	fw := protocol.NewFrameWriter(&w, protocol.SeamLimits())
+	ids := func(n, id int32) []int32 { return slices.Repeat([]int32{id}, int(n)) }
+	for i, n := range []int32{64, 64, 64, 8, 200, 64} {
+		if err := fw.Write(protocol.IDFrame(protocol.KindPrefill, 0, ids(n, int32(i)+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fr := protocol.NewFrameReader(&w, protocol.SeamLimits())
+	read := func(n, id int32) *protocol.Frame {
+		t.Helper()
+		f, err := fr.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(f.IDs(), ids(n, id)) {
+			t.Fatalf("ids %v, want %d times %d", f.IDs(), n, id)
+		}
+		return f
+	}
+	kept, back := read(64, 1), read(64, 2)
+	room := &back.Payload[0]
+	fr.Recycle(back)
+	f := read(64, 3)
+	if &f.Payload[0] != room {
+		t.Error("the payload was not used again")
+	}
+	fr.Recycle(f)
+	f = read(8, 4)
+	if &f.Payload[0] != room {
+		t.Error("the payload was not used for a smaller frame")
+	}
+	fr.Recycle(f)
+	read(200, 5) // does not fit
+	read(64, 6)
+	if back.Payload != nil || !slices.Equal(kept.IDs(), ids(64, 1)) {
+		t.Errorf("given back: %d bytes; kept: %v", len(back.Payload), kept.IDs())
 	}
 }
 

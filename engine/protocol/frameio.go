@@ -16,6 +16,8 @@ type FrameReader struct {
 	r   *bufio.Reader
 	lim Limits
 	hdr [HeaderSize]byte
+	// spare is the room of a payload that nobody needs any more.
+	spare []byte
 	// bytes counts everything that was taken, headers included.
 	bytes int64
 }
@@ -61,7 +63,10 @@ const payloadStep = 1 << 20
 
 // payload reads n bytes.
 func (fr *FrameReader) payload(n int) ([]byte, error) {
-	p := make([]byte, 0, min(n, payloadStep))
+	p := fr.spare[:0]
+	if fr.spare = nil; cap(p) < n {
+		p = make([]byte, 0, min(n, payloadStep))
+	}
 	for len(p) < n {
 		at := len(p)
 		p = slices.Grow(p, min(n-at, payloadStep))[:at+min(n-at, payloadStep)]
@@ -76,6 +81,10 @@ func (fr *FrameReader) payload(n int) ([]byte, error) {
 	}
 	return p, nil
 }
+
+// Recycle takes back the payload of a frame of this reader, for one that follows:
+// neither the caller nor anybody else has it any more.
+func (fr *FrameReader) Recycle(f *Frame) { fr.spare, f.Payload = f.Payload, nil }
 
 // Bytes is the number of bytes read so far.
 func (fr *FrameReader) Bytes() int64 { return fr.bytes }

@@ -1,6 +1,7 @@
 package seam
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"neuron/engine/seam/tlsio"
 	"neuron/engine/seam/wire"
 )
 
@@ -18,10 +20,27 @@ import (
 type link struct {
 	r io.Reader // sets its deadline before each read
 	w io.Writer // sets its deadline before each write, and flushes
+	// room says how many bytes w takes without waiting for the other side; nil:
+	// not known.
+	room func() int
 	// stop makes reads fail from now on; close ends the connection in order
 	// and is called when nobody reads or writes any more.
 	stop  func()
 	close func()
+}
+
+// connKey is where a request's context has its connection.
+type connKey struct{}
+
+// withConn is the server's ConnContext.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// roomOf is the room of a request's connection.
+func roomOf(r *http.Request) func() int {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	return tlsio.Room(c)
 }
 
 // duplexLink answers the opener and returns the link over request and response
@@ -39,6 +58,7 @@ func duplexLink(w http.ResponseWriter, r *http.Request, rc *http.ResponseControl
 	return link{
 		r: in, stop: in.stop,
 		w:     &deadlineWriter{w: w, set: rc.SetWriteDeadline, flush: rc.Flush, wait: writeWait},
+		room:  roomOf(r),
 		close: func() { rc.SetWriteDeadline(time.Now().Add(wire.LastWords)) }, // for the end of the body
 	}, nil
 }
@@ -118,6 +138,7 @@ func upgradeLink(w http.ResponseWriter, rc *http.ResponseController, silence, wr
 	return link{
 		r: in, stop: in.stop,
 		w:     &deadlineWriter{w: conn, set: conn.SetWriteDeadline, flush: func() error { return nil }, wait: writeWait},
+		room:  tlsio.Room(conn),
 		close: func() { closeGently(conn) },
 	}, nil
 }

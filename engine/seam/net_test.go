@@ -85,6 +85,8 @@ type netOptions struct {
 	// hop stuck-1 miss the receiver's signatures.
 	till  *till
 	stuck int
+	// stage wraps the stages; nil: as they are.
+	stage func(seam.Stage) seam.Stage
 }
 
 func newNetwork(t *testing.T, o netOptions) *network {
@@ -112,8 +114,13 @@ func newNetwork(t *testing.T, o netOptions) *network {
 				receipts = stuckHops{receipts}
 			}
 		}
+		stage := func() seam.Stage { return nd.stage }
+		if o.stage != nil {
+			st := o.stage(nd.stage)
+			stage = func() seam.Stage { return st }
+		}
 		nd.server = seam.NewServer(seam.ServerOptions{
-			Identity: nd.id, Stage: func() seam.Stage { return nd.stage },
+			Identity: nd.id, Stage: stage,
 			TrackerKey: func() ed25519.PublicKey { return key.Public().(ed25519.PublicKey) },
 			Logger:     slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Silence:    silence, PingEvery: pingEvery, StreamWait: o.streamWait, HeaderWait: o.headerWait, Upgrade: o.upgrade,

@@ -110,10 +110,12 @@ func (s *Server) open(ctx context.Context, req *protocol.OpenRequest, peer proto
 	}
 	ctx, cancel := context.WithTimeout(ctx, wire.OpenWait)
 	defer cancel()
+	out := newOutbox()
 	st, err := stage.Open(ctx, StageOpen{
 		Session: lease.Session, Use: lease.Hops[req.Hop].Use, Context: lease.Context,
 		Sampler: req.Sampler, Prompt: req.Prompt, Prefix: prefixOf(lease, req.Hop, keys),
 		DType: lease.DType, In: capab.Crosses(lease.Hops, req.Hop), Out: capab.Crosses(lease.Hops, req.Hop+1),
+		Deliver: out.deliver,
 	})
 	if err != nil {
 		s.forget(lease.Session)
@@ -124,7 +126,7 @@ func (s *Server) open(ctx context.Context, req *protocol.OpenRequest, peer proto
 		s.forget(lease.Session)
 		return nil, protocol.AsError(errors.Join(err, st.Close()))
 	}
-	sess := newSession(s, lease, req.Hop, capab, st, rec)
+	sess := newSession(s, lease, req.Hop, capab, st, out, rec)
 	s.mu.Lock()
 	s.sessions[lease.Session] = sess
 	closed := s.closed

@@ -23,6 +23,12 @@ func rawStream(t *testing.T, id *identity.Identity, hop protocol.Hop, s protocol
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	return c, upgrade(t, c, s)
+}
+
+// upgrade asks for the stream of a session on c.
+func upgrade(t *testing.T, c *tls.Conn, s protocol.SessionID) *bufio.Reader {
+	t.Helper()
 	c.SetDeadline(time.Now().Add(10 * time.Second))
 	fmt.Fprintf(c, "POST /seam/v1/sessions/%s/stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: neuron-seam/1\r\n\r\n", s)
 	br := bufio.NewReader(c)
@@ -34,7 +40,7 @@ func rawStream(t *testing.T, id *identity.Identity, hop protocol.Hop, s protocol
 		b, _ := io.ReadAll(resp.Body)
 		t.Fatalf("status %s: %s", resp.Status, b)
 	}
-	return c, br
+	return br
 }
 
 // errorFrame reads until the error frame.

@@ -226,6 +226,37 @@ func TestReceiptsOfARoute(t *testing.T) {
 	})
 }
 
+// The driver hears late of steps that ask for no token, also of those that it has
+// taken back; they are paid for all the same, but for the last ones.
+func TestReceiptsOfStepsThatAskForNothing(t *testing.T) {
+	paidCarriers(t, func(t *testing.T, r *paidRoute) {
+		r.prefill(0, 0, 64)
+		r.token(64)
+		pos, epoch := uint32(64), uint32(0)
+		quiet := func(n int) {
+			for range n {
+				f := protocol.IDFrame(protocol.KindDecode, pos, []int32{7})
+				f.Epoch = epoch
+				r.send(f)
+				pos++
+			}
+		}
+		quiet(5)
+		r.decode(epoch, pos)
+		r.token(pos + 1)
+		pos++
+		quiet(3)
+		epoch, pos = 1, pos-1 // takes the last of them back
+		r.send(protocol.ControlFrame(protocol.KindTruncate, 0, epoch, pos))
+		r.decode(epoch, pos)
+		r.token(pos + 1)
+		pos++
+		quiet(2) // nobody ever hears of these
+		r.finish()
+		r.check(2, 64+5+1+3+1)
+	})
+}
+
 func TestReceiptsWithTruncates(t *testing.T) {
 	paidCarriers(t, func(t *testing.T, r *paidRoute) {
 		// The truncate goes out while chunks are still at the first stage.

@@ -23,6 +23,41 @@ func carriers(t *testing.T, f func(t *testing.T, n *network)) {
 	}
 }
 
+// The driver hears of steps that ask for no token with what it gets next, and in
+// order; the previous hop hears of each.
+func TestTailTellsOfQuietSteps(t *testing.T) {
+	carriers(t, func(t *testing.T, n *network) {
+		r := n.start()
+		r.prefill(0, 0, 10)
+		r.token(10)
+		const quiet = 20 // more than wait for something else
+		for i := range uint32(quiet) {
+			r.send(protocol.IDFrame(protocol.KindDecode, 10+i, []int32{7}))
+			if i > 2 {
+				continue
+			}
+			for f := range r.stream.Frames() {
+				if f.Kind != protocol.KindAck {
+					t.Fatalf("a %s frame", f.Kind)
+				}
+				if f.Pos == 10+i {
+					break
+				}
+			}
+		}
+		r.drainAcks()
+		r.decode(0, 10+quiet)
+		for i := range uint32(quiet + 1) {
+			if f := <-r.tokens.Frames(); f.Kind != protocol.KindAck || f.Pos != 10+i {
+				t.Fatalf("a %s frame at %d on the token stream, want the acknowledgement at %d", f.Kind, f.Pos, 10+i)
+			}
+		}
+		if f := <-r.tokens.Frames(); f.Kind != protocol.KindToken {
+			t.Fatalf("a %s frame, want a token", f.Kind)
+		}
+	})
+}
+
 func TestGenerateAndCount(t *testing.T) {
 	carriers(t, func(t *testing.T, n *network) {
 		r := n.start()

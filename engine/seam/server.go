@@ -123,7 +123,8 @@ func NewServer(o ServerOptions) *Server {
 	s.mux.HandleFunc("GET "+wire.PathReport, s.handle(s.serveReport))
 	s.mux.HandleFunc("/", s.handle(s.serveUnknown))
 	s.http = &http.Server{
-		Handler: s.mux,
+		Handler:     s.mux,
+		ConnContext: withConn,
 		// No read or write timeout: they would end healthy streams. This one
 		// covers the handshake and the headers only.
 		ReadHeaderTimeout: 10 * time.Second,

@@ -18,18 +18,19 @@ import (
 //	supervisor  from open to the end. Watches the times, frees the KV when the
 //	            session ended, reports a broken neighbour, waits for all the
 //	            others, buries the session. Server.Close waits for it.
-//	drainer     from open until the stage closes its channel. The only reader
-//	            of the stage, the only sender of rows to the next hop, the only
-//	            writer of the queues up and tok; writes itself what it can
-//	            (type pen.Pen).
+//	drainer     from open until the stage says that nothing follows. Handles
+//	            what the stage produces, in turn with the stage's own goroutine
+//	            (type outbox): whoever has the turn is the only sender of rows to
+//	            the next hop and the only writer of the queues up and tok, and
+//	            writes himself what he can (type pen.Pen).
 //	reader      the handler of the stream (stream_server.go). Does nothing but
 //	            read the previous hop and fill the inbox, past which decode
 //	            frames go straight to the stage.
 //	writer      beside it: pings, the last frame and queued acknowledgements
 //	            upstream.
 //	feeder      beside it: takes the inbox, checks, hands to the stage.
-//	downstream  beside it: reads the next hop's answers, closes its stream with
-//	            the session's reason.
+//	downstream  beside it: closes the next hop's stream with the session's
+//	            reason. That stream's own reader notes what the hop answers.
 //	tokens      the handler of the tail's token stream (tokens_server.go).
 //
 // The reader waits for the three beside it; readers and tokens are counted in
@@ -44,22 +45,23 @@ type session struct {
 	prev   protocol.NodeID // who may open the stream
 	capab  protocol.Capability
 	in     rowRules // rows from the previous hop
-	out    rowRules // rows to the next hop
+	rows   rowRules // rows to the next hop
 	st     StageSession
 	rec    HopReceipts
 	cells  int
 	opened time.Time
 	inbox  *inbox
+	out    *outbox
 	up     chan *protocol.Frame // acknowledgements for the writer
 	tok    chan *protocol.Frame // tail: tokens and acknowledgements
-	kick   chan struct{}        // tells the drainer that a truncate waits
 	ctx    context.Context      // ends when the session ends
 	cancel context.CancelFunc
-	freed  chan struct{}   // closed when the KV is free
-	over   chan struct{}   // closed when no goroutine moves frames any more
-	held   *protocol.Frame // an acknowledgement that waits for its rows or token; drainer only
-	tokPen pen.Pen         // tail: what the token stream is written with
-	upPen  pen.Pen         // what the stream from the previous hop is answered with
+	freed  chan struct{}     // closed when the KV is free
+	over   chan struct{}     // closed when no goroutine moves frames any more
+	held   *protocol.Frame   // an acknowledgement that waits for its rows or token; whoever has the outbox's turn
+	quiet  []*protocol.Frame // tail: acknowledgements that the driver has not been told; as held
+	tokPen pen.Pen           // tail: what the token stream is written with
+	upPen  pen.Pen           // what the stream from the previous hop is answered with
 	work   sync.WaitGroup
 
 	mu        sync.Mutex // guards below
@@ -90,7 +92,7 @@ const maxQueue = 1024
 // window and some controls.
 const inboxFrames = 16
 
-func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st StageSession, rec HopReceipts) *session {
+func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st StageSession, out *outbox, rec HopReceipts) *session {
 	sess := &session{
 		srv: s, id: l.Session, lease: l, hop: hop, tail: hop == len(l.Hops)-1, prev: l.Driver, capab: c,
 		in: rowRules{
@@ -98,12 +100,12 @@ func newSession(s *Server, l *protocol.Lease, hop int, c protocol.Capability, st
 			side: c.Crosses(l.Hops, hop), vocab: c.Vocab,
 		},
 		st: st, rec: rec, cells: st.Cells(), opened: s.o.Now(),
-		inbox: newInbox(inboxFrames, max(c.InFlightBytes, int64(rowLimits(c).MaxPayload))),
-		up:    make(chan *protocol.Frame, 64), tok: make(chan *protocol.Frame, 256), kick: make(chan struct{}, 1),
+		inbox: newInbox(inboxFrames, max(c.InFlightBytes, int64(rowLimits(c).MaxPayload))), out: out,
+		up: make(chan *protocol.Frame, 64), tok: make(chan *protocol.Frame, 256),
 		freed: make(chan struct{}), over: make(chan struct{}), phase: protocol.PhaseOpening,
 	}
-	sess.out = sess.in
-	sess.out.ids, sess.out.side = false, c.Crosses(l.Hops, hop+1)
+	sess.rows = sess.in
+	sess.rows.ids, sess.rows.side = false, c.Crosses(l.Hops, hop+1)
 	if hop > 0 {
 		sess.prev = l.Hops[hop-1].Node
 	}
@@ -116,6 +118,7 @@ func (s *session) use() protocol.Range { return s.lease.Hops[s.hop].Use }
 
 // start runs supervisor and drainer; the server's work count has been raised.
 func (s *session) start() {
+	s.out.use(s.handleNow)
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)

@@ -36,6 +36,19 @@ type StageOpen struct {
 	// In is what rows bring besides hidden states, Out what they take along to
 	// the next hop.
 	In, Out protocol.Sideband
+	// Deliver takes what the stage produces for the session, in the order of
+	// execution: for each row frame an ack, and then either the rows for the next
+	// hop (same kind, position, epoch and flags; the ids of a verify frame and the
+	// sideband Out too) or, on the tail, a token frame when FlagSample was set, for
+	// a verify frame one more for each guess that was right, all but the last with
+	// FlagMore. When the stage ends the session by itself, one error frame comes
+	// last. A nil frame says that nothing follows; it comes once, after Close
+	// before that returns.
+	//
+	// The stage calls it on a goroutine that may serve all of its sessions, one
+	// call at a time: it does not wait for anybody, and calls nothing of the
+	// session.
+	Deliver func(f *protocol.Frame)
 }
 
 // Prefix names the beginning of a session's prompt. The zero value: no state is
@@ -50,22 +63,15 @@ type Prefix struct {
 	Private bool
 }
 
-// StageSession is one session's work in a stage. One goroutine sends, one
-// reads Frames; Close may be called from any.
+// StageSession is one session's work in a stage. One goroutine sends; Close may
+// be called from any.
 type StageSession interface {
 	// Send hands over a row, truncate, fork or cancel frame. Rows must
 	// continue at the next position of the current epoch. It blocks while the
 	// stage's queue is full, and fails when the session has ended or ctx ends.
-	// The stage owns f afterwards.
+	// Afterwards f is the caller's again: the stage has copied what it still
+	// needs. What it produces goes to StageOpen.Deliver.
 	Send(ctx context.Context, f *protocol.Frame) error
-	// Frames delivers, in the order of execution: for each row frame an ack,
-	// and then either the rows for the next hop (same kind, position, epoch
-	// and flags; the ids of a verify frame and the sideband Out too) or, on the tail, a token frame
-	// when FlagSample was set, for a verify frame one more for each guess that
-	// was right, all but the last with FlagMore. When
-	// the stage ends the session by itself, one error frame comes last. The
-	// channel is closed when nothing follows.
-	Frames() <-chan *protocol.Frame
 	// Cells is the number of reserved KV cells.
 	Cells() int
 	// Kept is the position up to which the session has state from the start. Its

@@ -92,7 +92,7 @@ func (s *session) openNext() *protocol.Error {
 	wait := s.srv.o.HeaderWait
 	wait = wait/2 + wait/2*time.Duration(n-next)/time.Duration(n)
 	// The stream outlives the session by its last frame.
-	down, err := s.srv.client.Downstream(context.Background(), s.ctx, s.lease.Hops[next], next, s.id, wait)
+	down, err := s.srv.client.Downstream(context.Background(), s.ctx, s.lease.Hops[next], next, s.id, wait, s.acked)
 	if err != nil {
 		blame := protocol.NodeID("")
 		switch err.Code {
@@ -122,11 +122,11 @@ func (s *session) serve(l link) {
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		defer l.stop()
-		s.writeUp(l.w)
+		s.writeUp(l)
 	})
 	beside.Go(s.feed)
 	if !s.tail {
-		beside.Go(s.readDown)
+		beside.Go(s.endDown)
 	}
 	s.readUp(l.r)
 	beside.Wait()
@@ -158,7 +158,9 @@ func (s *session) readUp(r io.Reader) {
 			return
 		case f.Kind.Rows(), f.Kind == protocol.KindTruncate, f.Kind == protocol.KindCancel:
 			taken, ok := s.handNow(f)
-			if !taken {
+			if taken {
+				fr.Recycle(f)
+			} else {
 				ok = s.inbox.push(s.ctx, f)
 			}
 			if !ok {
@@ -198,9 +200,9 @@ func (s *session) prevFailed(err error) {
 
 // writeUp is the writer. It returns when the session has ended, after what
 // waits and the last frame, or when it cannot write.
-func (s *session) writeUp(w io.Writer) {
+func (s *session) writeUp(l link) {
 	p := &s.upPen
-	p.Use(protocol.NewFrameWriter(w, protocol.SeamLimits()))
+	p.Use(protocol.NewFrameWriter(l.w, protocol.SeamLimits()), l.room)
 	if err := writeAll(s.ctx, p, s.up, s.srv.o.PingEvery); err != nil {
 		s.prevFailed(err)
 		_ = p.Last() // the carrier is closed next
@@ -241,24 +243,24 @@ func writeAll(ctx context.Context, p *pen.Pen, c <-chan *protocol.Frame, pingEve
 	}
 }
 
-// readDown is the downstream goroutine. Acknowledgements have done their work
-// in the stream's window; what counts here are receipts, and how it ends.
-func (s *session) readDown() {
+// acked is called by the next hop's stream for what it answers. Acknowledgements
+// have done their work in the stream's window; what counts here are receipts.
+func (s *session) acked(f *protocol.Frame) {
+	if f.Kind == protocol.KindAck {
+		s.rec.Acked(f.Epoch, f.Pos)
+	}
+}
+
+// endDown is the downstream goroutine.
+func (s *session) endDown() {
 	// At once, and not behind a writer that waits for a frozen peer: the KV of
 	// all hops behind this one is freed by it.
 	defer s.closeNext()
-	for open := true; open; {
-		var f *protocol.Frame
-		select {
-		case f, open = <-s.down.Frames():
-			if open && f.Kind == protocol.KindAck {
-				s.rec.Acked(f.Epoch, f.Pos)
-			}
-		case <-s.ctx.Done():
-			return
-		}
+	select {
+	case <-s.down.Done():
+		s.downEnded(s.down.Err())
+	case <-s.ctx.Done():
 	}
-	s.downEnded(s.down.Err())
 }
 
 // downEnded ends the session because the next hop's stream did.

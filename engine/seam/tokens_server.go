@@ -46,7 +46,7 @@ func (s *Server) serveTokens(w http.ResponseWriter, r *http.Request, peer protoc
 	stop := context.AfterFunc(r.Context(), func() { sess.driverLeft(context.Cause(r.Context())) })
 	defer stop()
 	p := &sess.tokPen
-	p.Use(protocol.NewFrameWriter(&deadlineWriter{w: w, set: rc.SetWriteDeadline, flush: rc.Flush, wait: s.o.Silence}, protocol.SeamLimits()))
+	p.Use(protocol.NewFrameWriter(&deadlineWriter{w: w, set: rc.SetWriteDeadline, flush: rc.Flush, wait: s.o.Silence}, protocol.SeamLimits()), roomOf(r))
 	if err := writeAll(sess.ctx, p, sess.tok, s.o.PingEvery); err != nil {
 		sess.driverLeft(err)
 		_ = p.Last() // the handler's end takes the connection

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamtest"
 	"neuron/engine/stage"
 	"neuron/engine/stage/gpu"
 	"neuron/engine/stage/wire"
@@ -52,7 +52,7 @@ func TestChosenDevices(t *testing.T) {
 		head := start(t, layers(t, guidePath(), 0, 2), func(l *wire.Load) { l.GPUs = []string{name} })
 		tail := start(t, layers(t, guidePath(), 2, 0), nil)
 		first, second := mustOpen(t, head, nil), mustOpen(t, tail, nil)
-		if got := answer(t, []seam.StageSession{first, second}, ids, 8); textOf(got) != textOf(want[:min(len(want), len(got))]) {
+		if got := answer(t, []*seamtest.Session{first, second}, ids, 8); textOf(got) != textOf(want[:min(len(want), len(got))]) {
 			t.Errorf("%s and the processor answer %q, the processor alone %q", name, textOf(got), textOf(want))
 		}
 	}
@@ -62,7 +62,7 @@ func TestChosenDevices(t *testing.T) {
 func answerOf(t testing.TB, p *stage.Process, ids []int32) []protocol.Token {
 	t.Helper()
 	s := mustOpen(t, p, nil)
-	out := answer(t, []seam.StageSession{s}, ids, 16)
+	out := answer(t, []*seamtest.Session{s}, ids, 16)
 	if len(out) < 2 {
 		t.Fatalf("an answer of %d tokens", len(out))
 	}

@@ -12,7 +12,7 @@ import (
 
 	"neuron/engine/artifact"
 	"neuron/engine/protocol"
-	"neuron/engine/seam"
+	"neuron/engine/seam/seamtest"
 	"neuron/engine/stage"
 	"neuron/engine/stage/wire"
 	"neuron/llama"
@@ -227,7 +227,7 @@ func TestAStageThatKeepsDyingIsGivenUp(t *testing.T) {
 	if n != 5 || h.Process() != nil {
 		t.Errorf("%d starts, process %v", n, h.Process())
 	}
-	if got := answer(t, []seam.StageSession{session}, []int32{1, 2, 3}, 4); len(got) == 0 {
+	if got := answer(t, []*seamtest.Session{session}, []int32{1, 2, 3}, 4); len(got) == 0 {
 		t.Error("the stage beside it says nothing")
 	}
 	if r := h.Report(); !strings.Contains(r.Error.Message, "died") {

@@ -14,6 +14,7 @@ import (
 	"neuron/engine/artifact"
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamtest"
 	"neuron/engine/stage"
 	"neuron/engine/stage/wire"
 	"neuron/engine/stage/worker"
@@ -127,7 +128,7 @@ func tryStart(t testing.TB, s *artifact.Shard, change func(*wire.Load)) (*stage.
 	return stage.Start(within(t), spawn(), load, s.Capability(load.ChunkRows))
 }
 
-func openSession(t testing.TB, p seam.Stage, change func(*seam.StageOpen)) (seam.StageSession, error) {
+func openSession(t testing.TB, p seam.Stage, change func(*seam.StageOpen)) (*seamtest.Session, error) {
 	t.Helper()
 	c := p.Capability()
 	o := seam.StageOpen{Session: protocol.NewSessionID(), Use: c.Loaded, Context: 256}
@@ -137,10 +138,10 @@ func openSession(t testing.TB, p seam.Stage, change func(*seam.StageOpen)) (seam
 	if change != nil {
 		change(&o)
 	}
-	return p.Open(within(t), o)
+	return seamtest.Open(within(t), p, o)
 }
 
-func mustOpen(t testing.TB, p seam.Stage, change func(*seam.StageOpen)) seam.StageSession {
+func mustOpen(t testing.TB, p seam.Stage, change func(*seam.StageOpen)) *seamtest.Session {
 	t.Helper()
 	s, err := openSession(t, p, change)
 	if err != nil {
@@ -161,7 +162,7 @@ func code(err error) protocol.Code {
 	return "uncoded"
 }
 
-func send(t testing.TB, s seam.StageSession, f *protocol.Frame) {
+func send(t testing.TB, s *seamtest.Session, f *protocol.Frame) {
 	t.Helper()
 	if err := s.Send(within(t), f); err != nil {
 		t.Fatalf("send %s: %v", f.Kind, err)
@@ -169,7 +170,7 @@ func send(t testing.TB, s seam.StageSession, f *protocol.Frame) {
 }
 
 // next is the next frame but acks; nil when the channel is closed.
-func next(t testing.TB, s seam.StageSession) *protocol.Frame {
+func next(t testing.TB, s *seamtest.Session) *protocol.Frame {
 	t.Helper()
 	for {
 		select {
@@ -193,7 +194,7 @@ func sampled(f *protocol.Frame) *protocol.Frame {
 }
 
 // route sends rows through stages in a row and returns the token.
-func route(t testing.TB, hops []seam.StageSession, f *protocol.Frame) protocol.Token {
+func route(t testing.TB, hops []*seamtest.Session, f *protocol.Frame) protocol.Token {
 	t.Helper()
 	for _, h := range hops {
 		send(t, h, f)
@@ -213,7 +214,7 @@ func route(t testing.TB, hops []seam.StageSession, f *protocol.Frame) protocol.T
 }
 
 // answer prefills a prompt in chunks and decodes up to n tokens.
-func answer(t testing.TB, hops []seam.StageSession, ids []int32, n int) []protocol.Token {
+func answer(t testing.TB, hops []*seamtest.Session, ids []int32, n int) []protocol.Token {
 	t.Helper()
 	var out []protocol.Token
 	pos := 0

@@ -24,10 +24,6 @@ type Process struct {
 	nextSlot uint32              // guarded by mu
 }
 
-// framesKept bounds what a session's consumer may leave unread: the seam has
-// at most four chunks in flight, each with an ack and its rows.
-const framesKept = 64
-
 // chunksInFlight is how many prefill chunks may be unacknowledged towards a
 // stage: one that runs, one that is ready, and two on the way.
 const chunksInFlight = 4
@@ -119,7 +115,7 @@ func (p *Process) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession
 	if o.Use.First != p.first {
 		return nil, protocol.Errorf(protocol.CodeRangeInvalid, "layers %s do not start at %d", o.Use, p.first)
 	}
-	s := &session{p: p, frames: make(chan *protocol.Frame, framesKept), opened: make(chan wire.Opened, 1), ended: make(chan struct{}), freed: make(chan struct{})}
+	s := &session{p: p, take: o.Deliver, opened: make(chan wire.Opened, 1), ended: make(chan struct{}), freed: make(chan struct{})}
 	p.mu.Lock()
 	s.slot = p.nextSlot
 	p.nextSlot++

@@ -23,6 +23,7 @@ import (
 	"neuron/engine/artifact"
 	"neuron/engine/protocol"
 	"neuron/engine/seam"
+	"neuron/engine/seam/seamtest"
 	"neuron/engine/stage"
 	"neuron/engine/stage/wire"
 	"neuron/internal/leaktest"
@@ -54,7 +55,7 @@ func run(t *testing.T, h *stage.Host) {
 }
 
 // loss reads frames until the channel closes and returns the reason.
-func loss(t *testing.T, s seam.StageSession) *protocol.Error {
+func loss(t *testing.T, s *seamtest.Session) *protocol.Error {
 	t.Helper()
 	var why *protocol.Error
 	for {
@@ -77,7 +78,7 @@ func TestKilledStage(t *testing.T) {
 		p := h.Process()
 		s := mustOpen(t, p, nil)
 		other := mustOpen(t, p, nil)
-		hops := []seam.StageSession{s}
+		hops := []*seamtest.Session{s}
 		switch phase {
 		case "prefill":
 			for pos := 0; pos < 192; pos += chunkRows {
@@ -91,7 +92,7 @@ func TestKilledStage(t *testing.T) {
 			t.Fatal(err)
 		}
 		killed := time.Now()
-		for _, x := range []seam.StageSession{s, other} {
+		for _, x := range []*seamtest.Session{s, other} {
 			if e := loss(t, x); e == nil || e.Code != protocol.CodeStageLost {
 				t.Errorf("%s: reason %v", phase, e)
 			}
@@ -122,7 +123,7 @@ func TestKilledStage(t *testing.T) {
 		}
 	}
 	// The new one works.
-	if got := answer(t, []seam.StageSession{mustOpen(t, h.Process(), nil)}, []int32{1, 2, 3}, 2); len(got) == 0 {
+	if got := answer(t, []*seamtest.Session{mustOpen(t, h.Process(), nil)}, []int32{1, 2, 3}, 2); len(got) == 0 {
 		t.Error("no answer")
 	}
 }
@@ -257,7 +258,7 @@ func TestContextsEnd(t *testing.T) {
 	release()
 	p := start(t, s, nil)
 	free := p.Capability().KVBytesPerCell * 8 * 256
-	_, err = p.Open(ended, seam.StageOpen{Session: protocol.NewSessionID(), Use: p.Capability().Loaded, Context: 256})
+	_, err = seamtest.Open(ended, p, seam.StageOpen{Session: protocol.NewSessionID(), Use: p.Capability().Loaded, Context: 256})
 	// The answer may have come first.
 	if c := code(err); c != protocol.CodeTimeout && err != nil {
 		t.Errorf("open: %v", err)

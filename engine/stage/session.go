@@ -17,13 +17,13 @@ type session struct {
 	cells int
 	kept  int
 
+	take   func(*protocol.Frame) // seam.StageOpen.Deliver
 	opened chan wire.Opened
-	frames chan *protocol.Frame
 
-	mu     sync.Mutex    // guards closing of the channels
-	ended  chan struct{} // closed when no frame follows
-	freed  chan struct{} // closed when the KV memory is free
-	closed bool          // frames is closed
+	mu    sync.Mutex    // held while calling take, and guards below
+	ended chan struct{} // closed when no frame follows
+	over  bool          // ended is closed
+	freed chan struct{} // closed when the KV memory is free
 }
 
 // Send implements seam.StageSession.
@@ -39,9 +39,6 @@ func (s *session) Send(ctx context.Context, f *protocol.Frame) error {
 	f.Slot = s.slot
 	return s.p.child.send(f)
 }
-
-// Frames implements seam.StageSession.
-func (s *session) Frames() <-chan *protocol.Frame { return s.frames }
 
 // Cells implements seam.StageSession.
 func (s *session) Cells() int { return s.cells }
@@ -74,42 +71,28 @@ func (s *session) Close() error {
 	}
 }
 
-// deliver hands a frame to the consumer without ever blocking the reader.
+// deliver hands a frame over.
 func (s *session) deliver(f *protocol.Frame) {
 	s.mu.Lock()
-	full := false
-	if !s.closed {
-		select {
-		case s.frames <- f:
-		default:
-			full = true
-		}
-	}
-	s.mu.Unlock()
-	if full {
-		s.end(protocol.Errorf(protocol.CodeStageOverloaded, "more than %d results were left unread", framesKept))
+	defer s.mu.Unlock()
+	if !s.over {
+		s.take(f)
 	}
 }
 
-// end closes the frames; why, if any, comes as the last one.
+// end says that nothing follows; why, if any, comes as the last frame.
 func (s *session) end(why *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.over {
 		return
 	}
-	s.closed = true
-	if why != nil {
-		f := protocol.ErrorFrame(0, 0, why)
-		select {
-		case s.frames <- f:
-		default: // full: make room for the reason, the oldest rows are void now
-			<-s.frames
-			s.frames <- f
-		}
-	}
-	close(s.frames)
+	s.over = true
 	close(s.ended)
+	if why != nil {
+		s.take(protocol.ErrorFrame(0, 0, why))
+	}
+	s.take(nil)
 }
 
 func (s *session) markFreed() {

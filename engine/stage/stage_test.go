@@ -49,7 +49,7 @@ func TestRouteAnswersLikeTheWholeModel(t *testing.T) {
 	tail := start(t, layers(t, guidePath(), 4, 8), nil)
 	one := start(t, layers(t, guidePath(), 0, 8), nil)
 	early := func(o *seam.StageOpen) { o.Use.Last, o.Sampler = 4, nil }
-	for name, hops := range map[string][]seam.StageSession{
+	for name, hops := range map[string][]*seamtest.Session{
 		"one hop":            {mustOpen(t, one, nil)},
 		"two hops, early":    {mustOpen(t, head, early), mustOpen(t, tail, nil)},
 		"a tail stops early": {mustOpen(t, one, early), mustOpen(t, tail, nil)},
@@ -218,7 +218,7 @@ func TestRefusals(t *testing.T) {
 	}
 	// A session that refused nothing still answers.
 	b := mustOpen(t, p, func(o *seam.StageOpen) { o.Context = 300 })
-	if got := answer(t, []seam.StageSession{b}, []int32{1, 2, 3}, 2); len(got) == 0 {
+	if got := answer(t, []*seamtest.Session{b}, []int32{1, 2, 3}, 2); len(got) == 0 {
 		t.Error("no answer")
 	}
 }
@@ -274,7 +274,7 @@ func TestSampling(t *testing.T) {
 			}
 		})
 		defer session.Close()
-		return answer(t, []seam.StageSession{session}, ids, n)
+		return answer(t, []*seamtest.Session{session}, ids, n)
 	}
 	random := func(seed uint32) protocol.Sampler {
 		return protocol.Sampler{Seed: seed, Temperature: 5, RepeatLastN: 64, RepeatPenalty: 1.1, IgnoreEOG: true}
@@ -357,14 +357,14 @@ func TestTwoSessionsAtOnce(t *testing.T) {
 	for i, q := range questions {
 		ids[i] = chat(t, text, q)
 		s := mustOpen(t, p, nil)
-		alone[i] = idsOf(answer(t, []seam.StageSession{s}, ids[i], 24))
+		alone[i] = idsOf(answer(t, []*seamtest.Session{s}, ids[i], 24))
 		s.Close()
 	}
-	sessions := []seam.StageSession{mustOpen(t, p, nil), mustOpen(t, p, nil)}
+	sessions := []*seamtest.Session{mustOpen(t, p, nil), mustOpen(t, p, nil)}
 	got := make([][]int32, len(questions))
 	last := make([]protocol.Token, len(questions))
 	for i, s := range sessions {
-		last[i] = answer(t, []seam.StageSession{s}, ids[i], 1)[0]
+		last[i] = answer(t, []*seamtest.Session{s}, ids[i], 1)[0]
 		got[i] = append(got[i], last[i].ID)
 	}
 	for step := range 23 {

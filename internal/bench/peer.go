@@ -122,36 +122,34 @@ func (echoStage) Capability() protocol.Capability {
 	}
 }
 
-func (echoStage) Open(context.Context, seam.StageOpen) (seam.StageSession, error) {
-	return &echoSession{frames: make(chan *protocol.Frame, 8)}, nil
+func (echoStage) Open(_ context.Context, o seam.StageOpen) (seam.StageSession, error) {
+	return &echoSession{deliver: o.Deliver}, nil
 }
 
 type echoSession struct {
-	frames chan *protocol.Frame
-
-	mu     sync.Mutex // guards closed and closing frames
-	closed bool
+	mu      sync.Mutex // held while delivering; guards below
+	deliver func(*protocol.Frame)
+	closed  bool
 }
 
 func (s *echoSession) Send(_ context.Context, f *protocol.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed && f.Kind.Rows() {
-		s.frames <- protocol.AckFrame(f.Header, protocol.Ack{Rows: f.Rows})
+		s.deliver(protocol.AckFrame(f.Header, protocol.Ack{Rows: f.Rows}))
 	}
 	return nil
 }
 
-func (s *echoSession) Frames() <-chan *protocol.Frame { return s.frames }
-func (s *echoSession) Cells() int                     { return protocol.MaxContext }
-func (s *echoSession) Kept() int                      { return 0 }
+func (s *echoSession) Cells() int { return protocol.MaxContext }
+func (s *echoSession) Kept() int  { return 0 }
 
 func (s *echoSession) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.closed = true
-		close(s.frames)
+		s.deliver(nil)
 	}
 	return nil
 }

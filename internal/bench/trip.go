@@ -81,8 +81,10 @@ func (r *run) roundTrips(ctx context.Context) (err error) {
 	var viaTLS, viaPost, viaUp report.Pairs
 	for i := range r.s.tripRuns + 1 {
 		var t [4]time.Duration
-		for k, f := range []func() error{tcp.trip, bare.trip, post.trip, up.trip} {
-			if t[k], err = halfway(r.s.trips, f); err != nil {
+		of := [...]func(n int) (time.Duration, error){tcp.trips, bare.trips, post.trips, up.trips}
+		for k := range of {
+			k = (k + i) % len(of) // none is always the first
+			if t[k], err = of[k](r.s.trips); err != nil {
 				return err
 			}
 		}
@@ -99,19 +101,6 @@ func (r *run) roundTrips(ctx context.Context) (err error) {
 	r.rep.AtMost("seam round trip, duplex POST, over raw TCP", viaPost.Ratio(), 3, "", note(&viaPost))
 	r.rep.AtMost("seam round trip, upgraded stream, over raw TCP", viaUp.Ratio(), 2, "", note(&viaUp))
 	return nil
-}
-
-// halfway is the median time of n calls.
-func halfway(n int, f func() error) (time.Duration, error) {
-	t := make([]time.Duration, n)
-	for i := range t {
-		began := time.Now()
-		if err := f(); err != nil {
-			return 0, err
-		}
-		t[i] = time.Since(began)
-	}
-	return report.Median(t), nil
 }
 
 type tcpTrip struct {
@@ -139,25 +128,37 @@ func dialTLS(ctx context.Context, g greeting) (*tcpTrip, error) {
 	return &tcpTrip{c, make([]byte, tripBytes)}, nil
 }
 
-// trip is also that of a connection with TLS.
-func (t *tcpTrip) trip() error {
-	if _, err := t.conn.Write(t.b); err != nil {
-		return fmt.Errorf("raw connection: %w", err)
+// trips is the median time of n round trips, also over TLS.
+func (t *tcpTrip) trips(n int) (time.Duration, error) {
+	times := make([]time.Duration, n)
+	for i := range times {
+		began := time.Now()
+		if _, err := t.conn.Write(t.b); err != nil {
+			return 0, fmt.Errorf("raw connection: %w", err)
+		}
+		if _, err := io.ReadFull(t.conn, t.b[:tripReply]); err != nil {
+			return 0, fmt.Errorf("raw connection: %w", err)
+		}
+		times[i] = time.Since(began)
 	}
-	if _, err := io.ReadFull(t.conn, t.b[:tripReply]); err != nil {
-		return fmt.Errorf("raw connection: %w", err)
-	}
-	return nil
+	return report.Median(times), nil
 }
 
 // seamTrip is a session of which this process is driver and first hop.
 type seamTrip struct {
 	client  *seamclient.Client
-	stream  seamclient.Stream
+	down    seamclient.Downstream
 	tokens  seamclient.TokenStream
 	reading sync.WaitGroup // reads tokens
-	pos     uint32
 	row     []byte
+	pos     uint32
+
+	// Of the trips under way. The goroutine that reads the acknowledgement of one
+	// sends the next, as with the other connections.
+	began time.Time
+	times []time.Duration
+	left  int
+	done  chan error
 }
 
 func dialSeam(ctx context.Context, g greeting, key ed25519.PrivateKey, opts ...seamclient.Option) (_ *seamTrip, err error) {
@@ -177,7 +178,7 @@ func dialSeam(ctx context.Context, g greeting, key ed25519.PrivateKey, opts ...s
 	if err != nil {
 		return nil, err
 	}
-	t := &seamTrip{client: seamclient.New(me, opts...), row: make([]byte, tripBytes)}
+	t := &seamTrip{client: seamclient.New(me, opts...), row: make([]byte, tripBytes), done: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			t.client.Close()
@@ -189,36 +190,60 @@ func dialSeam(ctx context.Context, g greeting, key ed25519.PrivateKey, opts ...s
 	if t.tokens, err = t.client.Tokens(ctx, hop, l.Session); err != nil {
 		return nil, err
 	}
-	if t.stream, err = t.client.Stream(ctx, hop, l.Session); err != nil {
-		return nil, err
+	down, derr := t.client.Downstream(ctx, ctx, hop, 1, l.Session, 5*time.Second, t.take)
+	if derr != nil {
+		return nil, derr
 	}
+	t.down = down
 	t.reading.Go(func() {
-		for range t.tokens.Frames() { // acknowledgements, which the tail sends here too
+		for range t.tokens.Frames() { // signs of life: the rows ask for no tokens
 		}
 	})
 	return t, nil
 }
 
-func (t *seamTrip) trip() error {
+// trips is the median time of n round trips.
+func (t *seamTrip) trips(n int) (time.Duration, error) {
+	t.times, t.left = make([]time.Duration, 0, n), n
+	if err := t.send(); err != nil {
+		return 0, err
+	}
+	select {
+	case err := <-t.done:
+		return report.Median(t.times), err
+	case <-t.down.Done():
+		return 0, fmt.Errorf("stream ended: %w", t.down.Err())
+	}
+}
+
+func (t *seamTrip) send() error {
 	f := &protocol.Frame{Header: protocol.Header{
 		Kind: protocol.KindDecode, DType: protocol.DTypeF32, Parts: protocol.PartHidden, Pos: t.pos, Rows: 1, Width: tripWidth, Length: tripBytes,
 	}, Payload: t.row}
 	t.pos++
-	if err := t.stream.Send(context.Background(), f); err != nil {
-		return err
-	}
-	f, ok := <-t.stream.Frames()
+	t.began = time.Now()
+	return t.down.Send(context.Background(), f)
+}
+
+// take is called with what comes back.
+func (t *seamTrip) take(f *protocol.Frame) {
+	var err error
 	switch {
-	case !ok:
-		return fmt.Errorf("stream ended: %w", t.stream.Err())
 	case f.Kind == protocol.KindError:
-		return f.Err()
+		err = f.Err()
+	default:
+		t.times = append(t.times, time.Since(t.began))
+		if t.left--; t.left > 0 {
+			err = t.send()
+		}
 	}
-	return nil
+	if err != nil || t.left == 0 {
+		t.done <- err
+	}
 }
 
 func (t *seamTrip) close() {
-	t.stream.Close()
+	t.down.CloseWith(protocol.ControlFrame(protocol.KindClose, 0, 0, 0))
 	t.tokens.Close()
 	t.reading.Wait()
 	t.client.Close()

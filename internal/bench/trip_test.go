@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"neuron/engine/seam/seamclient"
 )
@@ -45,7 +46,7 @@ func BenchmarkTrip(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer t.conn.Close()
-		bench(b, t.trip)
+		bench(b, t.trips)
 	})
 	for name, opts := range map[string][]seamclient.Option{"post": nil, "upgrade": {seamclient.WithUpgrade()}} {
 		b.Run(name, func(b *testing.B) {
@@ -54,16 +55,15 @@ func BenchmarkTrip(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer t.close()
-			bench(b, t.trip)
+			bench(b, t.trips)
 		})
 	}
 }
 
-func bench(b *testing.B, f func() error) {
+func bench(b *testing.B, trips func(int) (time.Duration, error)) {
 	b.ReportAllocs()
-	for b.Loop() {
-		if err := f(); err != nil {
-			b.Fatal(err)
-		}
+	b.ResetTimer()
+	if _, err := trips(b.N); err != nil {
+		b.Fatal(err)
 	}
 }

@@ -22,18 +22,22 @@ type Pen struct {
 
 	mu   sync.Mutex // held while writing; guards below
 	fw   *protocol.FrameWriter
-	over bool // nothing may be written any more
+	room func() int // nil: not known
+	free int        // of the bytes that room told, those that are left for sure
+	over bool       // nothing may be written any more
 }
 
 // AtOnce bounds the payload of frames that their sender should write himself:
 // a pipe or connection takes them without waiting for the other side.
 const AtOnce = 64 << 10
 
-// Use gives the pen its stream.
-func (p *Pen) Use(fw *protocol.FrameWriter) {
+// Use gives the pen its stream. room says how many bytes can be written without
+// waiting for the other side; nil where nobody knows. Nothing but the pen writes to
+// the stream, so it is asked only when what it told last is used up.
+func (p *Pen) Use(fw *protocol.FrameWriter, room func() int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fw = fw
+	p.fw, p.room = fw, room
 }
 
 // Queue notes a frame that is about to go to the writer's queue; until Unqueue
@@ -42,6 +46,35 @@ func (p *Pen) Queue() { p.queued.Add(1) }
 
 // Unqueue notes that it was written, or never will be.
 func (p *Pen) Unqueue() { p.queued.Add(-1) }
+
+// Ready reports whether Try would write n bytes now, without waiting for anybody.
+func (p *Pen) Ready(n int) bool {
+	if n > AtOnce+protocol.HeaderSize || p.queued.Load() > 0 || !p.mu.TryLock() {
+		return false
+	}
+	defer p.mu.Unlock()
+	if p.fw == nil || p.over || p.room == nil {
+		return false
+	}
+	if p.free < n+extra(n) {
+		p.free = p.room()
+	}
+	return p.free >= n+extra(n)
+}
+
+// extra bounds what HTTP and encryption add to n bytes that are written in one
+// piece: the frame of a chunk, and a header and a tag for each record.
+func extra(n int) int { return 256 + n/64 }
+
+// writeLocked writes frames in one piece.
+func (p *Pen) writeLocked(frames ...*protocol.Frame) error {
+	n := 0
+	for _, f := range frames {
+		n += protocol.HeaderSize + len(f.Payload)
+	}
+	p.free -= n + extra(n)
+	return p.fw.Write(frames...)
+}
 
 // Try writes the frames in one piece, if it can do so at once and none is
 // larger than AtOnce. The error is that of the write, and the last one: the pen
@@ -59,7 +92,7 @@ func (p *Pen) Try(frames ...*protocol.Frame) (bool, error) {
 	if p.fw == nil || p.over {
 		return false, nil
 	}
-	err := p.fw.Write(frames...)
+	err := p.writeLocked(frames...)
 	p.over = err != nil
 	return true, err
 }
@@ -68,7 +101,7 @@ func (p *Pen) Try(frames ...*protocol.Frame) (bool, error) {
 func (p *Pen) Write(frames ...*protocol.Frame) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fw.Write(frames...)
+	return p.writeLocked(frames...)
 }
 
 // Last writes frames and lets nothing follow.
@@ -79,5 +112,5 @@ func (p *Pen) Last(frames ...*protocol.Frame) error {
 	if len(frames) == 0 {
 		return nil
 	}
-	return p.fw.Write(frames...)
+	return p.writeLocked(frames...)
 }

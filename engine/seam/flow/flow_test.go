@@ -119,11 +119,17 @@ func TestWindowBounds(t *testing.T) {
 	if _, err := w.Acquire(full, ended, row(0, 2, 1, 1)); !errors.Is(err, mark) {
 		t.Fatalf("full window: %v", err)
 	}
+	if w.Free(row(0, 2, 1, 1)) {
+		t.Fatal("a full window is free")
+	}
 	if w.Release(row(0, 1, 1, 0)) {
 		t.Fatal("an acknowledgement out of order was taken")
 	}
 	if !w.Release(row(0, 0, 1, 0)) {
 		t.Fatal("the acknowledgement was refused")
+	}
+	if !w.Free(row(0, 2, 1, 50)) || w.Free(row(0, 2, 1, 51)) {
+		t.Fatal("the window has 50 bytes of room")
 	}
 	waiting := make(chan error, 1)
 	go func() {
@@ -134,6 +140,9 @@ func TestWindowBounds(t *testing.T) {
 		waiting <- err
 	}()
 	w.Kill(0)
+	if w.Free(row(0, 2, 1, 1)) {
+		t.Fatal("free for a dead epoch")
+	}
 	if err := <-waiting; err != nil {
 		t.Fatal(err)
 	}

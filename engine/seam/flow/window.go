@@ -46,7 +46,7 @@ func (w *Window) Acquire(ctx context.Context, ended <-chan struct{}, f *protocol
 			w.mu.Unlock()
 			return false, nil
 		}
-		if len(w.sent) < MaxInFlight && (w.limit <= 0 || w.bytes+n <= w.limit) {
+		if w.roomLocked(n) {
 			w.sent = append(w.sent, flight{epoch: f.Epoch, pos: f.Pos, bytes: n})
 			w.bytes += n
 			w.largest = max(w.largest, w.bytes)
@@ -63,6 +63,18 @@ func (w *Window) Acquire(ctx context.Context, ended <-chan struct{}, f *protocol
 			return false, context.Cause(ctx)
 		}
 	}
+}
+
+// roomLocked reports whether a frame of n payload bytes may go.
+func (w *Window) roomLocked(n int64) bool {
+	return len(w.sent) < MaxInFlight && (w.limit <= 0 || w.bytes+n <= w.limit)
+}
+
+// Free reports whether Acquire would have room for f without waiting.
+func (w *Window) Free(f *protocol.Frame) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return f.Epoch >= w.live && w.roomLocked(int64(len(f.Payload)))
 }
 
 // Release takes the acknowledged frame and those before it out. It returns

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"time"
 
 	"neuron/engine/protocol"
+	"neuron/engine/seam/tlsio"
 	"neuron/engine/seam/wire"
 )
 
@@ -17,6 +20,9 @@ import (
 type carrier struct {
 	r io.Reader
 	w io.Writer // nil for token streams
+	// room says how many bytes w takes without waiting for the other side; nil:
+	// not known.
+	room func() int
 	// done says that nothing more will be written.
 	done func()
 	// close ends both directions at once and unblocks reader and writer.
@@ -117,6 +123,8 @@ func (c *Client) dial(life, ctx context.Context, hop protocol.Hop, method, path 
 	rctx, cancel := context.WithCancelCause(life)
 	traced, stopWatch := c.expectSigns(rctx, cancel)
 	defer stopWatch()
+	var conn net.Conn // written before RoundTrip has returned
+	traced = httptrace.WithClientTrace(traced, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { conn = i.Conn }})
 	req, err := http.NewRequestWithContext(traced, method, "https://"+hop.Addr+path, nil)
 	if err != nil {
 		cancel(err)
@@ -175,7 +183,7 @@ func (c *Client) dial(life, ctx context.Context, hop protocol.Hop, method, path 
 			resp.Body.Close()
 			return fail(protocol.Errorf(protocol.CodeProtocolVersion, "node %s switched to another protocol", hop.Node.Short()))
 		}
-		return upgradeCarrier(rwc, cancel), resp, nil
+		return upgradeCarrier(rwc, tlsio.Room(conn), cancel), resp, nil
 	}
 	var once sync.Once
 	car := carrier{r: resp.Body, done: func() {}, close: func() {
@@ -188,7 +196,7 @@ func (c *Client) dial(life, ctx context.Context, hop protocol.Hop, method, path 
 		})
 	}}
 	if body != nil {
-		car.w = body
+		car.w, car.room = body, tlsio.Room(conn)
 		car.done = body.finish
 	}
 	return car, resp, nil
@@ -196,9 +204,9 @@ func (c *Client) dial(life, ctx context.Context, hop protocol.Hop, method, path 
 
 // upgradeCarrier moves frames on the bare connection that the transport hands
 // over after a 101. The transport no longer watches it: only close ends it.
-func upgradeCarrier(rwc io.ReadWriteCloser, cancel context.CancelCauseFunc) carrier {
+func upgradeCarrier(rwc io.ReadWriteCloser, room func() int, cancel context.CancelCauseFunc) carrier {
 	var once sync.Once
-	return carrier{r: rwc, w: rwc, done: func() {}, close: func() {
+	return carrier{r: rwc, w: rwc, room: room, done: func() {}, close: func() {
 		once.Do(func() {
 			rwc.Close()
 			cancel(context.Canceled)

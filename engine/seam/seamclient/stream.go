@@ -16,8 +16,8 @@ import (
 // stream is the client's end of a frame stream. Goroutines, both started by
 // start and waited for by Close and by Client.Close:
 //
-//	reader  reads frames, releases the window, feeds frames; the only one that
-//	        reads the carrier and the one that closes frames
+//	reader  reads frames, releases the window, feeds frames or calls take; the
+//	        only one that reads the carrier and the one that closes frames
 //	writer  writes pings, the last frame, and frames that their sender could
 //	        not write at once (type pen.Pen). Token streams have none.
 //
@@ -28,6 +28,7 @@ type stream struct {
 	who       string // how errors name the other side
 	index     int    // its place on the route, -1 when not known
 	accept    func(protocol.Kind) bool
+	take      func(*protocol.Frame) // gets what frames would, or nil
 	silence   time.Duration
 	pingEvery time.Duration
 	car       carrier
@@ -56,6 +57,7 @@ type streamOptions struct {
 	who                string
 	index              int
 	accept             func(protocol.Kind) bool
+	take               func(*protocol.Frame)
 	silence, pingEvery time.Duration
 	window             int64
 }
@@ -65,7 +67,7 @@ type streamOptions struct {
 func startStream(life context.Context, car carrier, o streamOptions, over func(*stream)) *stream {
 	ctx, cancel := context.WithCancel(life)
 	s := &stream{
-		who: o.who, index: o.index, accept: o.accept, silence: o.silence, pingEvery: o.pingEvery,
+		who: o.who, index: o.index, accept: o.accept, take: o.take, silence: o.silence, pingEvery: o.pingEvery,
 		car: car, win: flow.NewWindow(o.window), life: life, ctx: ctx, cancel: cancel,
 		frames: make(chan *protocol.Frame, 16), out: make(chan *protocol.Frame), broken: make(chan error, 1),
 		final:    make(chan *protocol.Frame, 1),
@@ -85,7 +87,7 @@ func startStream(life context.Context, car carrier, o streamOptions, over func(*
 	if car.w == nil {
 		close(s.writeDone)
 	} else {
-		s.pen.Use(protocol.NewFrameWriter(car.w, protocol.SeamLimits()))
+		s.pen.Use(protocol.NewFrameWriter(car.w, protocol.SeamLimits()), car.room)
 		go func() {
 			defer close(s.writeDone)
 			s.write()
@@ -197,6 +199,10 @@ func answerLimits() protocol.Limits {
 // deliver waits for the consumer; meanwhile nothing is read, so the watchdog
 // has to rest.
 func (s *stream) deliver(f *protocol.Frame) bool {
+	if s.take != nil {
+		s.take(f)
+		return true
+	}
 	select {
 	case s.frames <- f:
 		return true
@@ -313,6 +319,13 @@ func (s *stream) Failure(err error) *protocol.Error {
 		return nil
 	}
 	return protocol.AsError(err)
+}
+
+// Done is closed when the reader has ended.
+func (s *stream) Done() <-chan struct{} { return s.readDone }
+
+func (s *stream) Ready(f *protocol.Frame) bool {
+	return s.win.Free(f) && s.pen.Ready(protocol.HeaderSize+len(f.Payload))
 }
 
 func (s *stream) Pending() int { return s.win.Pending() }

@@ -45,16 +45,24 @@ type TokenStream interface {
 }
 
 // Downstream is a hop's stream to the next one, with what its session has to
-// know to account for rows and to name who failed.
+// know to account for rows and to name who failed. What the next hop answers goes
+// to the function that Client.Downstream was given.
 type Downstream interface {
-	Stream
+	// Send and Err are as in Stream, Err after Done.
+	Send(ctx context.Context, f *protocol.Frame) error
+	Err() error
+	// Done is closed when the stream has ended.
+	Done() <-chan struct{}
 	// Pass is Send, and reports whether f went out: frames of cancelled epochs
 	// do not.
 	Pass(ctx context.Context, f *protocol.Frame) (bool, error)
-	// Failure is err of a Pass, or nil when the stream ended: whoever reads
-	// Frames tells that with the full reason.
+	// Ready reports whether Pass would write f, a row frame, now and without
+	// waiting for the other side. One goroutine at a time asks.
+	Ready(f *protocol.Frame) bool
+	// Failure is err of a Pass, or nil when the stream ended: whoever waits for
+	// Done tells that with the full reason.
 	Failure(err error) *protocol.Error
-	// CloseWith is Close with a last frame that tells the other side why.
+	// CloseWith is Stream's Close with a last frame that tells the other side why.
 	CloseWith(last *protocol.Frame)
 	// Told reports whether the stream's error was told by the other side.
 	Told() bool
@@ -68,7 +76,7 @@ type Downstream interface {
 // through it the whole chain: a stream means that every hop stands. The
 // session lives as long as ctx and the stream.
 func (c *Client) Stream(ctx context.Context, hop protocol.Hop, s protocol.SessionID) (Stream, error) {
-	st, err := c.openStream(ctx, ctx, hop, 0, s, c.headerWait)
+	st, err := c.openStream(ctx, ctx, hop, 0, s, c.headerWait, nil)
 	if err != nil {
 		return nil, err.InPhase(protocol.PhaseOpening)
 	}
@@ -81,16 +89,22 @@ func (c *Client) Tokens(ctx context.Context, hop protocol.Hop, s protocol.Sessio
 	if err != nil {
 		return nil, err.InPhase(protocol.PhaseOpening)
 	}
-	return c.adopt(ctx, car, resp, hop, -1, func(k protocol.Kind) bool {
+	st, aerr := c.adopt(ctx, car, resp, hop, -1, func(k protocol.Kind) bool {
 		return k == protocol.KindToken || k == protocol.KindAck
-	})
+	}, nil)
+	if aerr != nil {
+		return nil, aerr
+	}
+	return st, nil
 }
 
 // Downstream opens the session's stream to hop, the route's hop index, for the
 // hop before it. The stream lives as long as life; ctx bounds only its opening,
-// wait how long that takes.
-func (c *Client) Downstream(life, ctx context.Context, hop protocol.Hop, index int, s protocol.SessionID, wait time.Duration) (Downstream, *protocol.Error) {
-	st, err := c.openStream(life, ctx, hop, index, s, wait)
+// wait how long that takes. take gets the frames that Stream.Frames would deliver,
+// on the goroutine that reads them: it must not wait, but may send what an
+// acknowledgement has made room for.
+func (c *Client) Downstream(life, ctx context.Context, hop protocol.Hop, index int, s protocol.SessionID, wait time.Duration, take func(*protocol.Frame)) (Downstream, *protocol.Error) {
+	st, err := c.openStream(life, ctx, hop, index, s, wait, take)
 	if err != nil {
 		return nil, err // not a typed nil in st
 	}
@@ -99,7 +113,7 @@ func (c *Client) Downstream(life, ctx context.Context, hop protocol.Hop, index i
 
 // openStream opens a frame stream to the route's hop index. The stream lives
 // as long as life; ctx bounds only its opening.
-func (c *Client) openStream(life, ctx context.Context, hop protocol.Hop, index int, s protocol.SessionID, wait time.Duration) (*stream, *protocol.Error) {
+func (c *Client) openStream(life, ctx context.Context, hop protocol.Hop, index int, s protocol.SessionID, wait time.Duration, take func(*protocol.Frame)) (*stream, *protocol.Error) {
 	car, resp, err := c.dial(life, ctx, hop, http.MethodPost, wire.StreamPath(s), c.upgrade, wait)
 	if err != nil {
 		if err.Code != protocol.CodeCancelled {
@@ -107,15 +121,11 @@ func (c *Client) openStream(life, ctx context.Context, hop protocol.Hop, index i
 		}
 		return nil, err
 	}
-	st, aerr := c.adopt(life, car, resp, hop, index, func(k protocol.Kind) bool { return k == protocol.KindAck })
-	if aerr != nil {
-		return nil, protocol.AsError(aerr)
-	}
-	return st.(*stream), nil
+	return c.adopt(life, car, resp, hop, index, func(k protocol.Kind) bool { return k == protocol.KindAck }, take)
 }
 
 // adopt makes the stream of an opened connection and keeps it until it ends.
-func (c *Client) adopt(life context.Context, car carrier, resp *http.Response, hop protocol.Hop, index int, accept func(protocol.Kind) bool) (Stream, error) {
+func (c *Client) adopt(life context.Context, car carrier, resp *http.Response, hop protocol.Hop, index int, accept func(protocol.Kind) bool, take func(*protocol.Frame)) (*stream, *protocol.Error) {
 	window, _ := strconv.ParseInt(resp.Header.Get(wire.HeaderWindow), 10, 64)
 	if i, err := strconv.Atoi(resp.Header.Get(wire.HeaderHop)); index < 0 && err == nil && i >= 0 && i < protocol.MaxHops {
 		index = i
@@ -129,7 +139,7 @@ func (c *Client) adopt(life context.Context, car carrier, resp *http.Response, h
 	lifeCtx, cancel := context.WithCancel(life)
 	stop := context.AfterFunc(c.ctx, cancel)
 	s := startStream(lifeCtx, car, streamOptions{
-		who: "node " + hop.Node.Short(), index: index, accept: accept, window: window, pingEvery: c.pingEvery,
+		who: "node " + hop.Node.Short(), index: index, accept: accept, take: take, window: window, pingEvery: c.pingEvery,
 		silence: wire.Silence(c.silence, hop),
 	}, func(s *stream) {
 		stop()

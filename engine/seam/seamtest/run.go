@@ -13,7 +13,7 @@ import (
 type run struct {
 	t     *testing.T
 	capab protocol.Capability
-	s     seam.StageSession
+	s     *Session
 	tail  bool
 }
 
@@ -26,7 +26,7 @@ func openRun(t *testing.T, stage seam.Stage) *run {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	s, err := stage.Open(ctx, o)
+	s, err := Open(ctx, stage, o)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"neuron/engine/seam"
 )
 
-// session is one session of the fake. run, its only goroutine, ends with ctx
-// and closes frames; Close waits for it.
+// session is one session of the fake. run, its only goroutine, delivers, and
+// ends with ctx; Close waits for it.
 type session struct {
 	stage      *Stage
 	id         protocol.SessionID
@@ -27,10 +27,9 @@ type session struct {
 	arrives    protocol.Sideband
 	leaves     protocol.Sideband
 	in         chan *protocol.Frame
-	frames     chan *protocol.Frame
+	put        func(*protocol.Frame) // seam.StageOpen.Deliver
 	ctx        context.Context
 	cancel     context.CancelFunc
-	closed     chan struct{} // closed by Close
 	done       chan struct{} // closed by run
 	closing    sync.Once
 
@@ -43,9 +42,8 @@ type session struct {
 	begun       bool   // run only
 }
 
-func (s *session) Cells() int                     { return s.cells }
-func (s *session) Kept() int                      { return s.kept }
-func (s *session) Frames() <-chan *protocol.Frame { return s.frames }
+func (s *session) Cells() int { return s.cells }
+func (s *session) Kept() int  { return s.kept }
 
 func (s *session) Send(ctx context.Context, f *protocol.Frame) error {
 	if f.Kind == protocol.KindCancel {
@@ -62,8 +60,10 @@ func (s *session) Send(ctx context.Context, f *protocol.Frame) error {
 	if s.ctx.Err() != nil {
 		return s.reason()
 	}
+	kept := *f // f is the caller's again
+	kept.Payload = slices.Clone(f.Payload)
 	select {
-	case s.in <- f:
+	case s.in <- &kept:
 		return nil
 	case <-s.ctx.Done():
 		return s.reason()
@@ -92,7 +92,6 @@ func (s *session) fail(err *protocol.Error) {
 
 func (s *session) Close() error {
 	s.closing.Do(func() {
-		close(s.closed)
 		s.cancel()
 		<-s.done
 		s.stage.mu.Lock()
@@ -110,7 +109,7 @@ func (s *session) Close() error {
 
 func (s *session) run() {
 	defer close(s.done)
-	defer close(s.frames)
+	defer s.put(nil)
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -118,10 +117,7 @@ func (s *session) run() {
 			err := s.err
 			s.mu.Unlock()
 			if err != nil {
-				select {
-				case s.frames <- protocol.ErrorFrame(0, s.epoch, err):
-				case <-s.closed: // nobody listens any more
-				}
+				s.put(protocol.ErrorFrame(0, s.epoch, err))
 			}
 			return
 		case f := <-s.in:
@@ -299,11 +295,4 @@ func (s *session) rows(f *protocol.Frame) []float32 {
 		out[i] = v + 1
 	}
 	return out
-}
-
-func (s *session) put(f *protocol.Frame) {
-	select {
-	case s.frames <- f:
-	case <-s.ctx.Done():
-	}
 }

@@ -216,8 +216,8 @@ func (s *Stage) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession, 
 	sess := &session{
 		stage: s, id: o.Session, head: s.capab.Head, tail: tail, cells: o.Context,
 		prefix: o.Prefix, kept: s.keptLocked(o.Prefix), dtype: max(o.DType, protocol.DTypeF32), arrives: o.In, leaves: o.Out,
-		in: make(chan *protocol.Frame, 4), frames: make(chan *protocol.Frame, 4),
-		wake: make(chan struct{}), done: make(chan struct{}), closed: make(chan struct{}),
+		in: make(chan *protocol.Frame, 4), put: o.Deliver,
+		wake: make(chan struct{}), done: make(chan struct{}),
 	}
 	sess.ctx, sess.cancel = context.WithCancel(context.Background())
 	s.sessions[o.Session] = sess

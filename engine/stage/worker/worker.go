@@ -129,7 +129,7 @@ func (w *Worker) write(ctx context.Context, out io.Writer, fail context.CancelCa
 		return write(f)
 	}
 	err := ping(fw.Write)
-	w.pen.Use(fw)
+	w.pen.Use(fw, nil)
 	load := w.newForeign()
 	defer load.close()
 	pace, pinged := pingEvery, time.Now()
