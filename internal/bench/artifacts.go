@@ -35,7 +35,7 @@ func (r *run) swarm(ctx context.Context) error {
 }
 
 // verifyRounds is how often the load gate and sha256sum take turns.
-const verifyRounds = 5
+const verifyRounds = 3
 
 // verify compares the load gate's hashing of all layers with sha256sum over the
 // same files, both out of the page cache.

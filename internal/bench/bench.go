@@ -41,6 +41,7 @@ type Options struct {
 	Guide string // the bundled model
 	Model string // Model1B or ModelTiny [Model1B]
 	Only  string // regular expression: figures to measure [all]
+	Long  bool   // the mixed load with all its loads, some three minutes more
 	Out   io.Writer
 	// Peer is the command that runs Peer in a process of its own.
 	Peer []string
@@ -53,9 +54,11 @@ type scale struct {
 	threads         int // per stage where stages run one at a time
 	prompt, chunk   int // of the comparison with one chunk in flight
 	prefills        int // prompts per side
-	block, blocks   int // decode steps in turn, and turns per side
+	block           int // decode steps in turn
+	leastBlocks     int // turns per side, until their median is settled
+	blocks          int // and at most
 	pipePrompt      int
-	pipeRuns        int
+	pipeRuns        int // turns with one chunk in flight
 	batchSteps      int
 	batchRuns       int
 	longPrompt      int
@@ -76,10 +79,13 @@ type scale struct {
 
 func (o *Options) scale() (scale, error) {
 	name, s := "llama-1b", scale{
-		typ: gguf.TypeQ4_0, threads: 2, prompt: 384, chunk: 128, prefills: 3, block: 6, blocks: 24,
-		pipePrompt: 1024, pipeRuns: 2, batchSteps: 24, batchRuns: 2, longPrompt: 4000, before: 5 * time.Second,
-		context: 2048, guideBlocks: 20, lawSteps: 4, lawRounds: 6, trips: 500, tripRuns: 8,
-		prefixPrompt: 2000, prefixRuns: 2, apiRuns: 12, chatPrompt: 128, chatAnswer: 64, longUntil: 60 * time.Second, oftenUntil: 20 * time.Second,
+		typ: gguf.TypeQ4_0, threads: 2, prompt: 256, chunk: 128, prefills: 3, block: 6, leastBlocks: 8, blocks: 20,
+		pipePrompt: 1024, pipeRuns: 1, batchSteps: 24, batchRuns: 2, longPrompt: 4000, before: 3 * time.Second,
+		context: 2048, guideBlocks: 16, lawSteps: 3, lawRounds: 4, trips: 200, tripRuns: 100,
+		prefixPrompt: 2000, prefixRuns: 1, apiRuns: 12, chatPrompt: 128, chatAnswer: 64, longUntil: 20 * time.Second, oftenUntil: 20 * time.Second,
+	}
+	if o.Long {
+		s.longUntil = time.Minute
 	}
 	switch o.Model {
 	case Model1B, "":
@@ -103,18 +109,23 @@ type run struct {
 	s     scale
 	model string // path
 	net   *rig.Network
+	nodes map[nodeKey]*rig.Node // that run, shared by parts
 	rep   *report.Report
+	// setup is the time spent on starting and stopping programs and on loading
+	// models, which measures nothing.
+	setup time.Duration
 }
 
 // Run measures and returns the table. Figures that miss their target are no
 // error; a part that fails is one, and the other parts are measured all the
-// same. It takes some ten minutes with Model1B.
+// same. It takes less than ten minutes with Model1B on two cores.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	only, err := regexp.Compile(o.Only)
 	if err != nil {
 		return nil, fmt.Errorf("choice of figures: %w", err)
 	}
-	r := &run{o: o}
+	whole := time.Now()
+	r := &run{o: o, nodes: map[nodeKey]*rig.Node{}}
 	if r.s, err = o.scale(); err != nil {
 		return nil, err
 	}
@@ -134,6 +145,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 			continue
 		}
 		began := time.Now()
+		r.setup = 0
 		r.rep.Section(part.section, part.columns...)
 		if err := part.f(ctx); err != nil {
 			// The others still say something; a part leaves processes behind then.
@@ -143,9 +155,12 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		if ctx.Err() != nil {
 			break
 		}
-		fmt.Fprintf(o.Out, "# %s: %.0f s\n", part.name, time.Since(began).Seconds())
+		fmt.Fprintf(o.Out, "# %s: %.0f s, %.0f of them for starting\n", part.name, time.Since(began).Seconds(), r.setup.Seconds())
 	}
-	return r.rep, errors.Join(failed, context.Cause(ctx), r.stopNetwork())
+	err = errors.Join(failed, context.Cause(ctx), r.stopNetwork())
+	r.rep.Took = time.Since(whole)
+	fmt.Fprintf(o.Out, "# all: %.0f s\n", r.rep.Took.Seconds())
+	return r.rep, err
 }
 
 // part is what can be measured by itself.
@@ -156,7 +171,9 @@ type part struct {
 	f       func(context.Context) error
 }
 
-// parts are all parts in the order of the report.
+// parts are all parts in the order of the report. Those that use the same nodes
+// follow each other; those with a gateway, of which the tracker chooses the
+// routes, end all other nodes of their model, so they come last.
 func (r *run) parts() []part {
 	const seams, one, many, api, files = "Seams", "One session over a route", "Several sessions on one stage", "Through the gateway", "Model files"
 	return []part{
@@ -169,9 +186,9 @@ func (r *run) parts() []part {
 		{"draft", "Guessed tokens", nil, r.drafts},
 		{"batch", many, nil, r.batches},
 		{"delay", many, nil, r.delay},
+		{"threads", "Threads", nil, r.threads},
 		{"gateway", api, nil, r.gateway},
 		{"mixed", "Mixed load through the gateway", mixedColumns, r.mixed},
-		{"threads", "Threads", nil, r.threads},
 		{"swarm", files, nil, r.swarm},
 		{"verify", files, nil, r.verify},
 		{"join", files, nil, r.join},
@@ -181,17 +198,25 @@ func (r *run) parts() []part {
 // network starts the tracker at the first call.
 func (r *run) network(ctx context.Context) (_ *rig.Network, err error) {
 	if r.net == nil {
+		defer r.starting()()
 		r.net, err = rig.Start(ctx, r.o.Bin, filepath.Join(r.o.Dir, "data"))
 	}
 	return r.net, err
+}
+
+// starting counts the time until the returned function is called as set-up.
+func (r *run) starting() (done func()) {
+	began := time.Now()
+	return func() { r.setup += time.Since(began) }
 }
 
 func (r *run) stopNetwork() error {
 	if r.net == nil {
 		return nil
 	}
+	defer r.starting()()
 	err := r.net.Stop()
-	r.net = nil
+	r.net, r.nodes = nil, map[nodeKey]*rig.Node{}
 	return err
 }
 

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	draftTokens = 120 // of an answer
-	draftRuns   = 3   // answers per side and kind of text
+	draftTokens = 120 // of an answer that repeats itself; its first sentence cannot be guessed
+	novelTokens = 80  // of one that does not
+	draftRuns   = 2   // answers per side and kind of text; even, so that each side goes first as often
 	draftPrompt = 120
 	lineDelay   = 20 * time.Millisecond // one way, between two hops
 )
@@ -27,28 +28,20 @@ func (r *run) drafts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.Node(ctx, "draft-whole", r.o.Guide, "all", 1, chunkRows)
+	whole, err := r.node(ctx, r.o.Guide, "all", 1) // says how many layers there are
 	if err != nil {
 		return err
 	}
-	first, second := halves(whole.Capab.Layers)
-	if err := n.Forget(whole); err != nil {
-		return err
-	}
-	near, err := n.Node(ctx, "draft-0", r.o.Guide, first, 1, chunkRows)
-	if err != nil {
-		return err
-	}
-	far, err := n.Node(ctx, "draft-1", r.o.Guide, second, 1, chunkRows)
+	nodes, err := r.halves(ctx, r.o.Guide, whole.Capab.Layers, 1)
 	if err != nil {
 		return err
 	}
 	for _, delay := range []time.Duration{lineDelay, 0} {
-		if err := r.draftOver(ctx, n, near, far, delay); err != nil {
+		if err := r.draftOver(ctx, n, nodes[0], nodes[1], delay); err != nil {
 			return err
 		}
 	}
-	return n.Forget(near, far)
+	return nil
 }
 
 // draftOver measures over a line with a delay.
@@ -73,20 +66,21 @@ func (r *run) draftOver(ctx context.Context, n *rig.Network, near, far *rig.Node
 	prompt := novelIDs(draftPrompt)
 	for _, text := range []struct {
 		name    string
+		tokens  int
 		target  float64
 		sampler protocol.Sampler
 	}{
-		{"repetitive text", 2, protocol.Sampler{IgnoreEOG: true, Grammar: `root ::= ("a hop computes its layers and passes the hidden states on to the next one.\n")+`}},
-		{"novel text", 0.97, protocol.Sampler{IgnoreEOG: true, Temperature: 1.2}},
+		{"repetitive text", draftTokens, 2, protocol.Sampler{IgnoreEOG: true, Grammar: `root ::= ("a hop computes its layers and passes the hidden states on to the next one.\n")+`}},
+		{"novel text", novelTokens, 0.97, protocol.Sampler{IgnoreEOG: true, Temperature: 1.2}},
 	} {
 		var p report.Pairs
 		drafted, accepted, others := 0, 0, 0
 		runs := draftRuns
 		if delay == 0 {
-			runs *= 2 // they are short, and what disturbs the machine weighs more
+			runs *= 3 // they are short, and what disturbs the machine weighs more
 		}
 		for i := range runs {
-			q := rig.Ask(near.Capab, draftPrompt, draftTokens)
+			q := rig.Ask(near.Capab, draftPrompt, text.tokens)
 			q.Prompt, q.Sampler = prompt, text.sampler
 			q.Sampler.Seed = uint32(i)
 			var took [2]time.Duration
@@ -110,9 +104,9 @@ func (r *run) draftOver(ctx context.Context, n *rig.Network, near, far *rig.Node
 				}
 			}
 		}
-		least := p.Slowest()
-		note := fmt.Sprintf("%.1f tokens/s with, %.1f without; the lowest pair %.2f; %d of %d guesses right in %d tokens; %d of %d answers took another turn; load %s",
-			draftTokens/report.Median(p.Other).Seconds(), draftTokens/report.Median(p.Base).Seconds(), least, accepted, drafted, runs*draftTokens, others, runs, report.LoadAverage())
+		tokens := float64(text.tokens - 1) // the time is from the first one on
+		note := fmt.Sprintf("%.1f tokens/s with, %.1f without; %s; the lowest pair %.2f; %d of %d guesses right in %d tokens; %d of %d answers took another turn; load %s",
+			tokens/report.Median(p.Other).Seconds(), tokens/report.Median(p.Base).Seconds(), behind(&p), p.Slowest(), accepted, drafted, runs*text.tokens, others, runs, report.LoadAverage())
 		name := fmt.Sprintf("guesses on against off, two hops %d ms apart, %s", delay.Milliseconds(), text.name)
 		if delay == 0 && text.target > 1 {
 			r.rep.Add(report.Row{Name: name, Figure: fmt.Sprintf("%.3f", p.Speed()), Note: note})

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,11 +26,14 @@ func (r *run) gateway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.Node(ctx, "gateway-whole", r.o.Guide, "all", 1, chunkRows)
+	whole, err := r.node(ctx, r.o.Guide, "all", 1)
 	if err != nil {
 		return err
 	}
-	p, api, err := n.Gateway(ctx, "gateway", r.o.Guide, whole.Capab.Model)
+	if err := r.forgetOthers(r.o.Guide, whole); err != nil {
+		return err
+	}
+	p, api, err := r.gatewayOf(ctx, r.o.Guide, whole.Capab.Model)
 	if err != nil {
 		return err
 	}
@@ -55,10 +59,7 @@ func (r *run) gateway(ctx context.Context) error {
 	}
 	r.rep.AtMost("guide model, one hop, time per streamed token over the bare step", float64(report.Median(over).Microseconds()), 150, " us",
 		fmt.Sprintf("%d us per token through the API, %d us per step of a bare driver", report.Median(through).Microseconds(), report.Median(direct).Microseconds()))
-	if err := n.End(p); err != nil {
-		return err
-	}
-	return n.Forget(whole)
+	return errors.Join(r.end(p), r.forget(whole))
 }
 
 // perToken is the time per token of an answer, as far as pieces show it: one

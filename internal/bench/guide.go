@@ -17,12 +17,12 @@ func (r *run) guide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.Node(ctx, "guide-whole", r.o.Guide, "all", 1, chunkRows)
+	whole, err := r.node(ctx, r.o.Guide, "all", 1)
 	if err != nil {
 		return err
 	}
 	layers := whole.Capab.Layers
-	a, err := loadAlone(r.o.Guide, layers, 1, chunkRows)
+	a, err := r.alone(r.o.Guide, layers, 1)
 	if err != nil {
 		return err
 	}
@@ -33,12 +33,7 @@ func (r *run) guide(ctx context.Context) error {
 		return err
 	}
 	defer l.close()
-	first, second := halves(layers)
-	h0, err := n.Node(ctx, "guide-0", r.o.Guide, first, 1, chunkRows)
-	if err != nil {
-		return err
-	}
-	h1, err := n.Node(ctx, "guide-1", r.o.Guide, second, 1, chunkRows)
+	parts, err := r.halves(ctx, r.o.Guide, layers, 1)
 	if err != nil {
 		return err
 	}
@@ -47,7 +42,7 @@ func (r *run) guide(ctx context.Context) error {
 		return err
 	}
 	defer one.Close()
-	two, err := n.Open(ctx, cells, h0, h1)
+	two, err := n.Open(ctx, cells, parts...)
 	if err != nil {
 		return err
 	}
@@ -84,7 +79,5 @@ func (r *run) guide(ctx context.Context) error {
 		r.rep.Add(report.Row{Name: "guide model, " + name + ", overhead per step and hop", Figure: strconv.FormatInt(over.Microseconds(), 10) + " us",
 			Note: fmt.Sprintf("steps of %d us, %d us of them in the tail's stage; %d us alone", m.Microseconds(), inTail.Microseconds(), b.Microseconds())})
 	}
-	one.Close()
-	two.Close()
-	return n.Forget(whole, h0, h1)
+	return nil
 }

@@ -42,12 +42,12 @@ func (x *lawRoute) close() {
 // driver in one more: n d. With two hops that is a round trip.
 func (r *run) law(ctx context.Context) error {
 	s := r.s
-	a, err := loadAlone(r.model, s.shape.Layers, 1, s.chunk)
+	a, err := r.alone(r.model, s.shape.Layers, 1)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	const prompt = 64
+	const prompt = 16
 	cells := cellsOf(prompt + (s.lawRounds+1)*len(lawDelays)*s.lawSteps)
 	l, err := a.newLoop(cells, 1)
 	if err != nil {
@@ -62,8 +62,8 @@ func (r *run) law(ctx context.Context) error {
 	layers := s.shape.Layers
 	cut := []int{0, layers / 4, layers / 2, 3 * layers / 4, layers}
 	var nodes []*rig.Node
-	for i, loaded := range [][2]int{{0, 2}, {1, 2}, {2, 4}, {3, 4}} {
-		x, err := n.Node(ctx, fmt.Sprintf("law-%d", i), r.model, fmt.Sprintf("%d-%d", cut[loaded[0]], cut[loaded[1]]), 1, chunkRows)
+	for _, loaded := range [][2]int{{0, 2}, {1, 2}, {2, 4}, {3, 4}} {
+		x, err := r.node(ctx, r.model, fmt.Sprintf("%d-%d", cut[loaded[0]], cut[loaded[1]]), 1)
 		if err != nil {
 			return err
 		}
@@ -95,8 +95,12 @@ func (r *run) law(ctx context.Context) error {
 		return err
 	}
 	var alone []time.Duration
-	for i := range s.lawRounds + 1 { // the first warms up
-		base, err := l.decode(1, s.lawSteps, nil)
+	for i := range s.lawRounds + 1 {
+		steps := s.lawSteps
+		if i == 0 { // warms up
+			steps = 1
+		}
+		base, err := l.decode(1, steps, nil)
 		if err != nil {
 			return err
 		}
@@ -105,7 +109,7 @@ func (r *run) law(ctx context.Context) error {
 		}
 		for k, d := range lawDelays {
 			for _, x := range routes {
-				t, err := x.decode(d, s.lawSteps)
+				t, err := x.decode(d, steps)
 				if err != nil {
 					return err
 				}
@@ -126,14 +130,15 @@ func (r *run) law(ctx context.Context) error {
 		r.rep.Add(report.Row{
 			Name:   fmt.Sprintf("%d hops 0, 5, 20, 50 ms apart, time per token over computation and %d delays", x.hops, x.hops),
 			Figure: strings.Join(ratios, ", "),
-			Note:   fmt.Sprintf("%s ms per token; libllama alone computes %.1f ms", strings.Join(took, ", "), step(alone)),
+			Note:   fmt.Sprintf("%s ms per token; libllama alone computes %.1f ms; %d pairs each", strings.Join(took, ", "), step(alone), s.lawRounds),
 		})
 	}
+	// Later parts use none of these.
 	for _, x := range routes {
 		x.close()
 	}
 	routes = nil
-	return n.Forget(nodes...)
+	return r.forget(nodes...)
 }
 
 func (x *lawRoute) open(ctx context.Context, n *rig.Network, cells int, hops []*rig.Node) (err error) {

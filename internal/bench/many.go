@@ -15,11 +15,11 @@ import (
 // the same number of sequences in one call, and with one session.
 func (r *run) batches(ctx context.Context) error {
 	s := r.s
-	const most, prompt = 16, 64
+	const most, prompt = 16, 16
 	groups := []int{2, 4, 8, 16}
 	// The first session is part of each group and is the one alone as well.
 	cells := cellsOf(prompt + 2*len(groups)*(s.batchRuns+1)*s.batchSteps)
-	a, err := loadAlone(r.model, s.shape.Layers, s.threads, s.chunk)
+	a, err := r.alone(r.model, s.shape.Layers, s.threads)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (r *run) batches(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.Node(ctx, "whole", r.model, "all", s.threads, s.chunk)
+	whole, err := r.node(ctx, r.model, "all", s.threads)
 	if err != nil {
 		return err
 	}
@@ -62,32 +62,32 @@ func (r *run) batches(ctx context.Context) error {
 		var p report.Pairs
 		var gain []float64 // all tokens per second over one session's
 		for i := range s.batchRuns + 1 {
-			one, err := together(open[:1], s.batchSteps)
+			steps, single := s.batchSteps, s.batchSteps/2
+			if i == 0 { // touches memory for the first time
+				steps, single = 2, 2
+			}
+			one, err := together(open[:1], single)
 			if err != nil {
 				return err
 			}
-			base, err := l.decode(k, s.batchSteps, nil)
+			base, err := l.decode(k, steps, nil)
 			if err != nil {
 				return err
 			}
-			t, err := together(open[:k], s.batchSteps)
+			t, err := together(open[:k], steps)
 			if err != nil {
 				return err
 			}
 			if i > 0 {
 				p.Add(base, t)
-				gain = append(gain, float64(k)*one.Seconds()/t.Seconds())
+				gain = append(gain, float64(k*steps)/t.Seconds()/(float64(single)/one.Seconds()))
 			}
 		}
 		r.rep.AtLeast(strconv.Itoa(k)+" sessions on one stage, of libllama with the same batch", p.Speed(), 0.9, rates(&p, k*s.batchSteps))
 		gains = append(gains, fmt.Sprintf("%d: %.2f", k, report.MedianOf(gain)))
 	}
 	r.rep.Add(report.Row{Name: "tokens/s of all sessions on one stage over those of one", Figure: strings.Join(gains, ", ")})
-	for _, x := range open {
-		x.Close()
-	}
-	open = nil
-	return n.Forget(whole)
+	return nil
 }
 
 // together decodes on several routes at a time, as their drivers would, and

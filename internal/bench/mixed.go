@@ -14,16 +14,17 @@ var mixedColumns = []string{"load", "system", "tokens/s", "time to first token, 
 
 // mixedLoad is a load and what llama-server made of it.
 type mixedLoad struct {
-	name string
-	load chatload.Load
-	peer []string // cells behind the system
+	name   string
+	load   chatload.Load
+	peer   []string // cells behind the system
+	oneHop bool     // only before one node
 }
 
 // llamaServer is where the figures of the peer come from.
 const llamaServer = "llama-server v0.5.0, 2 cores, measured by us"
 
-// mixedLoads are the loads of the peer's figures, and one that keeps sending
-// long prompts.
+// mixedLoads are the loads of the peer's figures, and with Options.Long one that
+// keeps sending long prompts.
 func (r *run) mixedLoads() []mixedLoad {
 	chats := func(n int) chatload.Load {
 		return chatload.Load{Chats: n, Prompt: r.s.chatPrompt, Answer: r.s.chatAnswer}
@@ -32,12 +33,15 @@ func (r *run) mixedLoads() []mixedLoad {
 	long.Longs, long.Long, long.Every, long.Until = 1, r.s.longPrompt, time.Minute, r.s.longUntil
 	often := chats(8)
 	often.Longs, often.Long, often.Every, often.Until = 100, r.s.longPrompt, 5*time.Second, r.s.oftenUntil
-	return []mixedLoad{
-		{"1 client", chats(1), []string{"27.7", "0.96 s", "22 ms", "26 ms", "26 ms", ""}},
-		{"8 clients", chats(8), []string{"35.5", "7.6 s", "103 ms", "0.1 to 3.8 s", "6.0 s", ""}},
-		{fmt.Sprintf("7 clients, then one %d-token prompt", r.s.longPrompt), long, []string{"17.1", "1.9 s", "157 ms", "20 s", "30 s", ""}},
-		{fmt.Sprintf("8 clients, a %d-token prompt every 5 s", r.s.longPrompt), often, nil},
+	loads := []mixedLoad{
+		{"1 client", chats(1), []string{"27.7", "0.96 s", "22 ms", "26 ms", "26 ms", ""}, false},
+		{"8 clients", chats(8), []string{"35.5", "7.6 s", "103 ms", "0.1 to 3.8 s", "6.0 s", ""}, false},
+		{fmt.Sprintf("7 clients, then one %d-token prompt", r.s.longPrompt), long, []string{"17.1", "1.9 s", "157 ms", "20 s", "30 s", ""}, !r.o.Long},
 	}
+	if r.o.Long {
+		loads = append(loads, mixedLoad{fmt.Sprintf("8 clients, a %d-token prompt every 5 s", r.s.longPrompt), often, nil, false})
+	}
+	return loads
 }
 
 // adaptive leaves the number of threads to the stage, as it is for users.
@@ -46,10 +50,6 @@ const adaptive = 0
 // mixed puts chats and long prompts on a gateway, before one node with the
 // whole model, which is what the peer is, and before a route of two hops.
 func (r *run) mixed(ctx context.Context) error {
-	n, err := r.network(ctx)
-	if err != nil {
-		return err
-	}
 	first, second := halves(r.s.shape.Layers)
 	loads := r.mixedLoads()
 	rows := make([][][]string, len(loads)) // per load, so that systems stand below each other
@@ -60,15 +60,18 @@ func (r *run) mixed(ctx context.Context) error {
 		{"one node", []string{"all"}},
 		{"two hops", []string{first, second}},
 	} {
+		if err := r.forgetOthers(r.model); err != nil {
+			return err
+		}
 		var nodes []*rig.Node
-		for i, layers := range route.layers {
-			x, err := n.Node(ctx, fmt.Sprintf("mixed-%d-of-%d", i+1, len(route.layers)), r.model, layers, adaptive, chunkRows, "--sessions", "32")
+		for _, layers := range route.layers {
+			x, err := r.node(ctx, r.model, layers, adaptive, "--sessions", "32")
 			if err != nil {
 				return err
 			}
 			nodes = append(nodes, x)
 		}
-		p, api, err := n.Gateway(ctx, "gateway", r.model, nodes[0].Capab.Model, "--active", "16")
+		p, api, err := r.gatewayOf(ctx, r.model, nodes[0].Capab.Model, "--active", "16")
 		if err != nil {
 			return err
 		}
@@ -77,6 +80,9 @@ func (r *run) mixed(ctx context.Context) error {
 			return err
 		}
 		for i, m := range loads {
+			if m.oneHop && len(nodes) > 1 {
+				continue
+			}
 			m.load.Seed = uint64(i + 1)
 			f, err := api.Run(ctx, m.load)
 			if err != nil {
@@ -85,10 +91,7 @@ func (r *run) mixed(ctx context.Context) error {
 			fmt.Fprintf(r.o.Out, "# %s, %s: %.1f tokens/s\n", m.name, route.system, f.Rate)
 			rows[i] = append(rows[i], append([]string{m.name, route.system}, mixedCells(f)...))
 		}
-		if err := n.End(p); err != nil {
-			return err
-		}
-		if err := n.Forget(nodes...); err != nil {
+		if err := r.end(p); err != nil {
 			return err
 		}
 	}
@@ -100,7 +103,7 @@ func (r *run) mixed(ctx context.Context) error {
 			r.rep.Cells(append([]string{m.name, llamaServer}, m.peer...)...)
 		}
 	}
-	return nil
+	return r.forgetOthers(r.model)
 }
 
 // mixedCells are the figures of a load.

@@ -20,14 +20,9 @@ func (r *run) prefixes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first, second := halves(r.s.shape.Layers)
-	var nodes []*rig.Node
-	for i, layers := range []string{first, second} {
-		x, err := n.Node(ctx, fmt.Sprintf("prefix-%d", i), r.model, layers, 1, chunkRows)
-		if err != nil {
-			return err
-		}
-		nodes = append(nodes, x)
+	nodes, err := r.halves(ctx, r.model, r.s.shape.Layers, 1)
+	if err != nil {
+		return err
 	}
 	m, err := n.Manager(nodes...)
 	if err != nil {
@@ -59,8 +54,8 @@ func (r *run) prefixes(ctx context.Context) error {
 		p.Add(took[0], took[1])
 	}
 	r.rep.AtLeast(fmt.Sprintf("two hops, prompt of %d, time to its first token the first time over the second", r.s.prefixPrompt), p.Speed(), 5,
-		fmt.Sprintf("%.2f and %.2f s; %d tokens were kept", report.Median(p.Base).Seconds(), report.Median(p.Other).Seconds(), kept))
-	return n.Forget(nodes...)
+		fmt.Sprintf("%.2f and %.2f s; %d tokens were kept; %s", report.Median(p.Base).Seconds(), report.Median(p.Other).Seconds(), kept, behind(&p)))
+	return nil
 }
 
 // firstToken reads an answer to its end and says when its first token came.

@@ -16,9 +16,6 @@ func halves(layers int) (string, string) {
 	return fmt.Sprintf("0-%d", h), fmt.Sprintf("%d-%d", h, layers)
 }
 
-// chunkRows is the engines' default.
-const chunkRows = 256
-
 // cellsOf is the pool size that a stage makes for a context.
 func cellsOf(context int) int {
 	n := 256
@@ -32,7 +29,7 @@ func cellsOf(context int) int {
 // chunk in flight and decode, stages of two threads that run one at a time.
 func (r *run) speed(ctx context.Context) error {
 	s := r.s
-	a, err := loadAlone(r.model, s.shape.Layers, s.threads, s.chunk)
+	a, err := r.alone(r.model, s.shape.Layers, s.threads)
 	if err != nil {
 		return err
 	}
@@ -46,16 +43,11 @@ func (r *run) speed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := n.Node(ctx, "whole", r.model, "all", s.threads, s.chunk)
+	whole, err := r.node(ctx, r.model, "all", s.threads)
 	if err != nil {
 		return err
 	}
-	first, second := halves(s.shape.Layers)
-	h0, err := n.Node(ctx, "half-0", r.model, first, s.threads, s.chunk)
-	if err != nil {
-		return err
-	}
-	h1, err := n.Node(ctx, "half-1", r.model, second, s.threads, s.chunk)
+	parts, err := r.halves(ctx, r.model, s.shape.Layers, s.threads)
 	if err != nil {
 		return err
 	}
@@ -64,7 +56,7 @@ func (r *run) speed(ctx context.Context) error {
 		return err
 	}
 	defer one.Close()
-	two, err := n.Open(ctx, s.context, h0, h1)
+	two, err := n.Open(ctx, s.context, parts...)
 	if err != nil {
 		return err
 	}
@@ -73,6 +65,10 @@ func (r *run) speed(ctx context.Context) error {
 	ids := rig.Prompt(s.prompt)
 	var pre, dec [2]report.Pairs
 	for i := range s.prefills + 1 {
+		ids := ids
+		if i == 0 { // touches memory for the first time
+			ids = ids[:s.chunk]
+		}
 		base, err := l.prefill(0, ids, s.chunk)
 		if err != nil {
 			return err
@@ -82,7 +78,7 @@ func (r *run) speed(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if i > 0 { // the first touches memory for the first time
+			if i > 0 {
 				pre[k].Add(base, t)
 			}
 		}
@@ -101,6 +97,9 @@ func (r *run) speed(ctx context.Context) error {
 				dec[k].Add(base, t)
 			}
 		}
+		if i >= s.leastBlocks && dec[0].Settled(settled) && dec[1].Settled(settled) {
+			break
+		}
 	}
 	for k, name := range []string{"one hop", "two hops"} {
 		target := []float64{0.98, 0.95}[k]
@@ -109,55 +108,69 @@ func (r *run) speed(ctx context.Context) error {
 	}
 	one.Close()
 	two.Close()
-	return n.Forget(whole, h0, h1)
+	return r.forget(parts...)
 }
 
-// rates are the median speeds of both sides.
+// settled is the spread of a median, of its value, below which no more pairs are
+// measured: one percent to either side.
+const settled = 0.02
+
+// behind says how many pairs a ratio is of, and how far they leave it open.
+func behind(p *report.Pairs) string {
+	low, high := p.Spread()
+	if len(p.Base) == 1 {
+		return "1 pair"
+	}
+	return fmt.Sprintf("%d pairs, %.3f to %.3f", len(p.Base), low, high)
+}
+
+// rates are the median speeds of both sides, and what the ratio is made of.
 func rates(p *report.Pairs, tokens int) string {
 	per := func(v []time.Duration) float64 { return float64(tokens) / report.Median(v).Seconds() }
-	return fmt.Sprintf("%.1f of %.1f tokens/s", per(p.Other), per(p.Base))
+	return fmt.Sprintf("%.1f of %.1f tokens/s; %s", per(p.Other), per(p.Base), behind(p))
 }
 
 // pipeline compares a prompt with several chunks in flight with the same route
-// one chunk at a time, one thread per stage.
+// one chunk at a time, one thread per stage. The prompt takes so long that each
+// turn of one side is compared with both neighbours of the other side.
 func (r *run) pipeline(ctx context.Context) error {
 	s := r.s
 	n, err := r.network(ctx)
 	if err != nil {
 		return err
 	}
-	first, second := halves(s.shape.Layers)
 	const chunk = 64
-	h0, err := n.Node(ctx, "half-0", r.model, first, 1, chunkRows)
+	nodes, err := r.halves(ctx, r.model, s.shape.Layers, 1)
 	if err != nil {
 		return err
 	}
-	h1, err := n.Node(ctx, "half-1", r.model, second, 1, chunkRows)
-	if err != nil {
-		return err
-	}
-	x, err := n.Open(ctx, s.context, h0, h1)
+	x, err := n.Open(ctx, s.context, nodes...)
 	if err != nil {
 		return err
 	}
 	defer x.Close()
 	ids := rig.Prompt(s.pipePrompt)
-	if _, err := x.Prefill(ids[:2*chunk], chunk, 1); err != nil { // first touch
+	if _, err := x.Prefill(ids[:2*chunk], chunk, 4); err != nil { // first touch
 		return err
 	}
 	var p report.Pairs
+	before, err := x.Prefill(ids, chunk, 4)
+	if err != nil {
+		return err
+	}
 	for range s.pipeRuns {
 		base, err := x.Prefill(ids, chunk, 1)
 		if err != nil {
 			return err
 		}
-		t, err := x.Prefill(ids, chunk, 4)
+		after, err := x.Prefill(ids, chunk, 4)
 		if err != nil {
 			return err
 		}
-		p.Add(base, t)
+		p.Add(base, before)
+		p.Add(base, after)
+		before = after
 	}
 	r.rep.AtLeast("two hops, prompt of "+strconv.Itoa(s.pipePrompt)+", pipelined over unpipelined", p.Speed(), 1.6, rates(&p, s.pipePrompt))
-	x.Close()
-	return n.Forget(h0, h1)
+	return nil
 }

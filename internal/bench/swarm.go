@@ -50,7 +50,8 @@ func middle(d []time.Duration) time.Duration {
 
 // Swarm compares the throughput of one of our nodes that fetches a whole model
 // from another on the loopback network with that of aria2c, on the same file
-// with pieces of 4 MiB, in turns. Both run at the priority at which our process
+// with pieces of 4 MiB, in turns. Each side has one seeder for all its turns,
+// and a new node that fetches for each. Both run at the priority at which our process
 // puts itself, the lowest.
 func Swarm(ctx context.Context, o SwarmOptions) (_ *SwarmFigures, err error) {
 	if o.Layers == 0 {
@@ -76,6 +77,15 @@ func Swarm(ctx context.Context, o SwarmOptions) (_ *SwarmFigures, err error) {
 	if err := b.publish(ctx); err != nil {
 		return nil, err
 	}
+	if err := b.seedOurs(ctx); err != nil {
+		return nil, fmt.Errorf("our seeder: %w", err)
+	}
+	defer b.seeder.stop()
+	stop, err := b.seedAria2(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("aria2c's seeder: %w", err)
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	f := &SwarmFigures{Bytes: b.man.Size()}
 	for i := range o.Rounds {
 		ours, err := b.ours(ctx, i)
@@ -98,6 +108,9 @@ type swarmBench struct {
 	man       *manifest.Manifest
 	signed    []byte
 	torrent   []byte
+	seeder    *swarmNode // ours
+	addr      string     // of it
+	url       string     // of aria2c's tracker
 }
 
 func (b *swarmBench) publish(ctx context.Context) error {
@@ -121,7 +134,7 @@ func (b *swarmBench) publish(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(b.dir, "m.torrent"), b.torrent, 0o600)
 }
 
-// node is one of our BitTorrent processes with its host.
+// swarmNode is one of our BitTorrent processes with its host.
 type swarmNode struct {
 	host    *swarm.Host
 	changed chan struct{}
@@ -177,35 +190,93 @@ func (b *swarmBench) folder(name string) (string, error) {
 		os.WriteFile(filepath.Join(dir, "model.torrent"), b.torrent, 0o600))
 }
 
+// wanted is what one of our nodes is told, of the model.
+func (b *swarmBench) wanted(m swarm.Model) swarm.Wanted {
+	m.Model = b.man.Model
+	return swarm.Wanted{Version: 1, Listen: "127.0.0.1:0", Models: []swarm.Model{m}}
+}
+
+// seedOurs starts our seeder and waits until it has looked at the file.
+func (b *swarmBench) seedOurs(ctx context.Context) error {
+	from, err := b.folder("ours-from")
+	if err != nil {
+		return err
+	}
+	n := b.node(ctx)
+	err = n.host.Set(b.wanted(swarm.Model{Dir: from, Adopted: []string{b.file}}))
+	if err == nil {
+		var s swarm.Status
+		s, err = n.complete(ctx)
+		b.addr = s.Addr
+	}
+	if err != nil {
+		n.stop()
+		return err
+	}
+	b.seeder = n
+	return nil
+}
+
 // ours is one round of our side.
 func (b *swarmBench) ours(ctx context.Context, round int) (took time.Duration, err error) {
-	from, err := b.folder(fmt.Sprintf("ours-%d-from", round))
-	if err != nil {
-		return 0, err
-	}
 	to, err := b.folder(fmt.Sprintf("ours-%d-to", round))
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(from), os.RemoveAll(to)) }()
-	seeder, leecher := b.node(ctx), b.node(ctx)
-	defer seeder.stop()
+	defer func() { err = errors.Join(err, os.RemoveAll(to)) }()
+	leecher := b.node(ctx)
 	defer leecher.stop()
-	w := swarm.Wanted{Version: 1, Listen: "127.0.0.1:0", Models: []swarm.Model{{Model: b.man.Model, Dir: from, Adopted: []string{b.file}}}}
-	if err := seeder.host.Set(w); err != nil {
-		return 0, err
-	}
-	s, err := seeder.complete(ctx)
-	if err != nil {
-		return 0, err
-	}
-	w.Models = []swarm.Model{{Model: b.man.Model, Dir: to, Ranges: []protocol.Range{{First: 0, Last: b.o.Layers}}, Peers: []string{s.Addr}}}
+	w := b.wanted(swarm.Model{Dir: to, Ranges: []protocol.Range{{First: 0, Last: b.o.Layers}}, Peers: []string{b.addr}})
 	began := time.Now()
 	if err := leecher.host.Set(w); err != nil {
 		return 0, err
 	}
 	_, err = leecher.complete(ctx)
 	return time.Since(began), err
+}
+
+// seedAria2 starts the other side's tracker and seeder, and waits until it has
+// looked at the file.
+func (b *swarmBench) seedAria2(ctx context.Context) (stop func() error, err error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	tr := announce.New()
+	srv := &http.Server{Handler: tr, ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = srv.Serve(l) // ends by Close
+	}()
+	b.url = "http://" + l.Addr().String() + "/announce"
+
+	sctx, cancel := context.WithCancel(ctx)
+	seeder := b.ariaCommand(sctx, filepath.Dir(b.file), "--seed-ratio=0.0", "--check-integrity=true")
+	started := false
+	stop = func() error {
+		cancel()
+		if started {
+			_ = seeder.Wait() // killed: its end is no news
+		}
+		err := srv.Close()
+		<-served
+		return err
+	}
+	if err := seeder.Start(); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	started = true
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for len(tr.Peers(b.man.Torrent.InfoHash)) == 0 {
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), stop())
+		case <-tick.C:
+		}
+	}
+	return stop, nil
 }
 
 // aria2 is one round of the other side.
@@ -215,38 +286,8 @@ func (b *swarmBench) aria2(ctx context.Context, round int) (took time.Duration, 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(to)) }()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	tr := announce.New()
-	srv := &http.Server{Handler: tr, ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = srv.Serve(l) // ends by Close
-	}()
-	defer func() { err = errors.Join(err, srv.Close()); <-served }()
-	url := "http://" + l.Addr().String() + "/announce"
-
-	sctx, cancel := context.WithCancel(ctx)
-	seeder := b.ariaCommand(sctx, url, filepath.Dir(b.file), "--seed-ratio=0.0", "--check-integrity=true")
-	if err := seeder.Start(); err != nil {
-		cancel()
-		return 0, err
-	}
-	defer func() { cancel(); _ = seeder.Wait() }() // killed: its end is no news
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for len(tr.Peers(b.man.Torrent.InfoHash)) == 0 {
-		select {
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
 	began := time.Now()
-	leecher := b.ariaCommand(ctx, url, to, "--seed-time=0")
+	leecher := b.ariaCommand(ctx, to, "--seed-time=0")
 	if out, err := leecher.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%w: %.300s", err, out)
 	}
@@ -258,11 +299,11 @@ func (b *swarmBench) aria2(ctx context.Context, round int) (took time.Duration, 
 	return took, err
 }
 
-func (b *swarmBench) ariaCommand(ctx context.Context, tracker, dir string, more ...string) *exec.Cmd {
+func (b *swarmBench) ariaCommand(ctx context.Context, dir string, more ...string) *exec.Cmd {
 	args := append([]string{
 		"-n", "19", b.aria, "--no-conf", "--dir=" + dir, "--interface=127.0.0.1", "--listen-port=20000-60000",
 		"--enable-dht=false", "--enable-dht6=false", "--bt-enable-lpd=false", "--enable-peer-exchange=false",
-		"--bt-tracker=" + tracker, "--file-allocation=none", "--summary-interval=0", "--console-log-level=error", "--quiet=true",
+		"--bt-tracker=" + b.url, "--file-allocation=none", "--summary-interval=0", "--console-log-level=error", "--quiet=true",
 		fmt.Sprintf("--stop-with-process=%d", os.Getpid()),
 	}, more...)
 	return exec.CommandContext(ctx, "nice", append(args, filepath.Join(b.dir, "m.torrent"))...)

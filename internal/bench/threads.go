@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	threadBlock  = 12              // decode steps in turn
-	threadBlocks = 6               // turns per setting and state of the machine
+	threadBlock  = 12              // decode steps in turn, at most
+	threadTurn   = time.Second     // after which no further step of a turn begins
+	threadBlocks = 4               // turns per setting and state of the machine
 	settle       = 3 * time.Second // for the governor to see a change
-	idleWatch    = 8 * time.Second
+	idleWatch    = 6 * time.Second
 	busyWait     = 40 * time.Second
 )
 
@@ -69,11 +70,16 @@ func (r *run) threads(ctx context.Context) error {
 		}
 	}()
 	for _, t := range settings {
-		x, err := n.Node(ctx, fmt.Sprintf("threads-%d", t), r.model, "all", t, r.s.chunk)
+		x, err := r.node(ctx, r.model, "all", t)
 		if err != nil {
 			return err
 		}
 		nodes = append(nodes, x)
+	}
+	if err := r.forgetOthers(r.model, nodes...); err != nil {
+		return err
+	}
+	for _, x := range nodes {
 		route, err := n.Open(ctx, r.s.context, x)
 		if err != nil {
 			return err
@@ -98,10 +104,7 @@ func (r *run) threads(ctx context.Context) error {
 	if err := r.idle(nodes[0]); err != nil {
 		return err
 	}
-	if err := r.hostBusy(ctx, nodes[0], routes[0]); err != nil {
-		return err
-	}
-	return n.Forget(nodes...)
+	return r.hostBusy(ctx, nodes[0], routes[0])
 }
 
 // compareThreads decodes with each setting in turns. The first one adapts.
@@ -113,8 +116,11 @@ func (r *run) compareThreads(routes []*rig.Route, machine string, rest time.Dura
 			if i == 0 {
 				time.Sleep(rest)
 			}
-			if _, err := x.Decode(threadBlock, &times[i]); err != nil {
-				return err
+			// A setting that is slow beside other programs has turns of fewer steps.
+			for began, k := time.Now(), 0; k < threadBlock && time.Since(began) < threadTurn; k++ {
+				if _, err := x.Decode(1, &times[i]); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -130,11 +136,11 @@ func (r *run) compareThreads(routes []*rig.Route, machine string, rest time.Dura
 			best = max(best, rate[i])
 		}
 	}
-	note := fmt.Sprintf("tokens/s: adaptive %.1f, 1 thread %.1f, %d threads %.1f", rate[0], rate[1], runtime.NumCPU(), rate[2])
+	note := fmt.Sprintf("tokens/s: adaptive %.1f, 1 thread %.1f, %d threads %.1f; %d turns of each", rate[0], rate[1], runtime.NumCPU(), rate[2], threadBlocks)
 	r.rep.AtLeast("adaptive threads / best fixed, "+machine, rate[0]/best, 0.9, note)
 	worst := report.Quantile(times[0], 1)
 	r.rep.AtMost("adaptive, longest step / median, "+machine, float64(worst)/float64(report.Median(times[0])), 5, "x",
-		fmt.Sprintf("median %.0f ms, longest %.0f ms", report.Millis(report.Median(times[0])), report.Millis(worst)))
+		fmt.Sprintf("median %.0f ms, longest %.0f ms of %d", report.Millis(report.Median(times[0])), report.Millis(worst), len(times[0])))
 	return nil
 }
 

@@ -51,6 +51,7 @@ type Report struct {
 	At       time.Time
 	Machine  string
 	Load     string // load average when the run began
+	Took     time.Duration
 	Version  string
 	Llama    string
 	CPU      string // libllama's variant for this processor
@@ -121,6 +122,9 @@ func (r *Report) Markdown() string {
 	fmt.Fprintf(&b, "Measured %s on %s", r.At.UTC().Format("2006-01-02 15:04 UTC"), r.Machine)
 	if r.Load != "" {
 		fmt.Fprintf(&b, ", load average %s before the run", r.Load)
+	}
+	if r.Took > 0 {
+		fmt.Fprintf(&b, ", in %.1f minutes", r.Took.Minutes())
 	}
 	fmt.Fprintf(&b, ". Neuron %s, llama.cpp %s (%s).\n", r.Version, r.Llama, r.CPU)
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }

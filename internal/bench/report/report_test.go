@@ -21,6 +21,54 @@ func TestPairsTakeTheMedianOfNeighbours(t *testing.T) {
 	}
 }
 
+// The spread leaves out as many pairs at each end as a coin thrown once for each
+// of them falls on one side in less than 5 %.
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	for n, out := range map[int]int{1: 0, 2: 0, 4: 0, 5: 0, 7: 0, 8: 1, 10: 1, 11: 2, 12: 2, 13: 3, 24: 7} {
+		var p Pairs
+		for i := range n {
+			p.Add(time.Duration(i+1), 1)
+		}
+		if low, high := p.Spread(); low != float64(1+out) || high != float64(n-out) {
+			t.Errorf("of 1 to %d: %g to %g, want %d to %d", n, low, high, 1+out, n-out)
+		}
+	}
+}
+
+// A median that sorted what it was given took pairs apart: a ratio lay outside its
+// own spread.
+func TestMediansLeavePairsTogether(t *testing.T) {
+	t.Parallel()
+	var p Pairs
+	for _, x := range []time.Duration{400, 100, 300, 200} {
+		p.Add(x, x)
+	}
+	if m := Median(p.Base); m != 300 {
+		t.Errorf("median %s", m)
+	}
+	Quantile(p.Other, 1)
+	p.Other[0] *= 2 // of the first pair
+	if low, high := p.Spread(); low != 0.5 || high != 1 || p.Speed() != 1 {
+		t.Errorf("%g, %g to %g", p.Speed(), low, high)
+	}
+}
+
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	var p Pairs
+	for _, x := range []time.Duration{100, 101, 99, 100} {
+		p.Add(x, 100)
+	}
+	if p.Settled(1) {
+		t.Error("settled by four pairs")
+	}
+	p.Add(100, 100)
+	if !p.Settled(0.021) || p.Settled(0.019) {
+		t.Errorf("spread of 0.02: settled to 0.021 %t, to 0.019 %t", p.Settled(0.021), p.Settled(0.019))
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	t.Parallel()
 	v := []time.Duration{5, 1, 4, 2, 3}

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Quantile of v, which it sorts; q from 0 to 1. v must not be empty.
+// Quantile of v; q from 0 to 1. v must not be empty, and stays as it is: pairs
+// belong together by their order.
 func Quantile[T cmp.Ordered](v []T, q float64) T {
-	slices.Sort(v)
+	v = slices.Sorted(slices.Values(v))
 	return v[min(len(v)-1, int(q*float64(len(v))))]
 }
 
-// Median is the middle time, the later one of two; it sorts v.
+// Median is the middle time, the later one of two.
 func Median(v []time.Duration) time.Duration { return Quantile(v, 0.5) }
 
 // Millis is d in milliseconds.
@@ -49,6 +50,40 @@ func (p *Pairs) Speed() float64 {
 	return MedianOf(r)
 }
 
+// Spread is the interval of speeds that holds the true median with at least 90 %,
+// by the order of the pairs alone, whatever they are distributed like: of 8 pairs
+// from the second lowest to the second highest. Fewer than 5 pairs cannot say
+// that; then it is from the lowest to the highest.
+func (p *Pairs) Spread() (low, high float64) {
+	r := make([]float64, len(p.Base))
+	for i := range r {
+		r[i] = float64(p.Base[i]) / float64(p.Other[i])
+	}
+	slices.Sort(r)
+	// The true median is outside when all but a few pairs are on one side of it,
+	// as with a coin thrown once for each pair.
+	n := len(r)
+	out, ways, sum := 0, 1.0, 0.0
+	for i := range n / 2 {
+		if sum += ways / math.Exp2(float64(n-1)); sum > 0.1 {
+			break
+		}
+		out = i
+		ways *= float64(n-i) / float64(i+1)
+	}
+	return r[out], r[n-1-out]
+}
+
+// Settled says whether more pairs are of no use: the spread is at most that
+// share of the speed.
+func (p *Pairs) Settled(share float64) bool {
+	if len(p.Base) < 5 {
+		return false
+	}
+	low, high := p.Spread()
+	return high-low <= share*p.Speed()
+}
+
 // Slowest is the least of base / other.
 func (p *Pairs) Slowest() float64 {
 	least := math.Inf(1)
@@ -58,9 +93,9 @@ func (p *Pairs) Slowest() float64 {
 	return least
 }
 
-// MedianOf is the middle of v, or the mean of the two in the middle; it sorts v.
+// MedianOf is the middle of v, or the mean of the two in the middle.
 func MedianOf(v []float64) float64 {
-	slices.Sort(v)
+	v = slices.Sorted(slices.Values(v))
 	if n := len(v); n%2 == 0 {
 		return (v[n/2-1] + v[n/2]) / 2
 	}

@@ -28,6 +28,7 @@ func mainStatus() int {
 	var o bench.Options
 	flag.StringVar(&o.Model, "model", bench.Model1B, "1b, or tiny for a quick look")
 	flag.StringVar(&o.Only, "only", "", "measure only parts that match this regular expression")
+	flag.BoolVar(&o.Long, "long", false, "the mixed load with all its loads, some three minutes more")
 	doc := flag.String("doc", "docs/performance.md", "document with the table; \"\" leaves it alone")
 	flag.StringVar(&o.Dir, "dir", "build/bench", "folder for models and shards, kept")
 	flag.StringVar(&o.Guide, "guide", "assets/model/guide-q8_0.gguf", "the bundled model")
