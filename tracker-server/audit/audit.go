@@ -29,19 +29,29 @@ type Source interface {
 	// in which they were stored. Of one receipt the half-signed and the finished
 	// form may both be there.
 	Receipts(protocol.SessionID) ([][]byte, error)
+	// SpanReceipts are those of one hop and span: at most its half-signed and its
+	// finished form.
+	SpanReceipts(s protocol.SessionID, hop int, seq uint32) ([][]byte, error)
 }
 
 // Config bounds an Auditor.
 type Config struct {
 	// Keep is how long after the end of a lease its receipts are taken.
 	Keep time.Duration
-	// MaxBytes is the memory for sessions; those that were not asked for the
-	// longest make room and are read from Source when they are.
+	// Idle is how long a session stays in memory without a receipt. After that,
+	// it is read from Source when there is one.
+	Idle time.Duration
+	// MaxBytes is the memory for sessions; those without a receipt for the longest
+	// make room before they are idle.
 	MaxBytes int64
 }
 
-// DefaultConfig holds the figures of production.
-func DefaultConfig() Config { return Config{Keep: 7 * 24 * time.Hour, MaxBytes: 128 << 20} }
+// DefaultConfig holds the figures of production. Hops send what they have signed
+// within seconds. Reading a session again takes less than a millisecond, and one
+// that decodes so slowly that it is idle between two spans does not mind.
+func DefaultConfig() Config {
+	return Config{Keep: 7 * 24 * time.Hour, Idle: 30 * time.Second, MaxBytes: 32 << 20}
+}
 
 // maxSpans bounds the receipts of one hop in one session: four for each 32
 // positions of the longest context.
@@ -88,18 +98,23 @@ type Fact struct {
 	SelfSigned bool
 }
 
-// Auditor holds receipts against each other. It is not safe for concurrent use.
+// Auditor holds receipts against each other. Of those that are stored it knows
+// what others are held against, and reads the rest when it has to prove a fault.
+// It is not safe for concurrent use.
 type Auditor struct {
 	cfg      Config
 	src      Source
 	sessions map[protocol.SessionID]*list.Element
 	order    *list.List // of *session, the longest unused in front
 	bytes    int64
+	// fresh are entries that may not be stored yet. Their sessions are not
+	// dropped: nobody else knows of them.
+	fresh map[*session][]*entry
 }
 
 // New makes an auditor over what src has stored.
 func New(cfg Config, src Source) *Auditor {
-	return &Auditor{cfg: cfg, src: src, sessions: map[protocol.SessionID]*list.Element{}, order: list.New()}
+	return &Auditor{cfg: cfg, src: src, sessions: map[protocol.SessionID]*list.Element{}, order: list.New(), fresh: map[*session][]*entry{}}
 }
 
 // Submit judges a receipt that node from has sent. The verdict's status is
@@ -121,14 +136,12 @@ func (a *Auditor) Submit(now time.Time, from protocol.NodeID, c *Checked) Verdic
 	if from != r.Node && from != r.Receiver {
 		return refused(protocol.Errorf(protocol.CodeForbidden, "node %s is no end of this receipt", from.Short()))
 	}
-	s, err := a.session(r.Session)
+	s, err := a.session(now, r.Session)
 	if err != nil {
 		if e := protocol.AsError(err); e.Code == protocol.CodeSessionUnknown {
 			return refused(e)
 		}
-		return Verdict{ReceiptVerdict: protocol.ReceiptVerdict{
-			Status: protocol.ReceiptRetry, Error: protocol.Errorf(protocol.CodeUnavailable, "the session's receipts cannot be read now%.0w", err), // the cause is for the log
-		}}
+		return unread(err)
 	}
 	if late := now.Sub(s.lease.Expires); late > a.cfg.Keep {
 		return refused(protocol.Errorf(protocol.CodeLeaseExpired, "receipts are taken until %s after the lease's end", a.cfg.Keep))
@@ -136,14 +149,31 @@ func (a *Auditor) Submit(now time.Time, from protocol.NodeID, c *Checked) Verdic
 	if ahead := r.Time.Sub(now); ahead > protocol.ReceiptSkew {
 		return refused(protocol.Errorf(protocol.CodeReceiptInvalid, "the receipt's time is %s ahead", ahead.Round(time.Second)))
 	}
-	before := s.bytes
-	v := s.submit(c)
-	if v.Keep != nil {
-		v.Expires = s.lease.Expires
+	j := s.judge(c)
+	v := j.verdict
+	if v.Proofs, err = a.prove(s, c, j.faults); err != nil {
+		return unread(err)
 	}
-	a.bytes += s.bytes - before
+	if v.Status == protocol.ReceiptAccepted {
+		before := s.bytes
+		e := s.take(c, j)
+		e.fresh = c
+		a.fresh[s] = append(a.fresh[s], e)
+		a.bytes += s.bytes - before
+		v.Keep, v.Expires = c.raw, s.lease.Expires
+		if c.both {
+			v.Facts = s.facts(e, r.Hop)
+		}
+	}
 	a.shrink(s)
 	return v
+}
+
+// unread is the answer when Source fails.
+func unread(err error) Verdict {
+	return Verdict{ReceiptVerdict: protocol.ReceiptVerdict{
+		Status: protocol.ReceiptRetry, Error: protocol.Errorf(protocol.CodeUnavailable, "the session's receipts cannot be read now%.0w", err), // the cause is for the log
+	}}
 }
 
 func refused(err error) Verdict {
@@ -151,10 +181,12 @@ func refused(err error) Verdict {
 }
 
 // session finds a session or reads it.
-func (a *Auditor) session(id protocol.SessionID) (*session, error) {
+func (a *Auditor) session(now time.Time, id protocol.SessionID) (*session, error) {
 	if e := a.sessions[id]; e != nil {
 		a.order.MoveToBack(e)
-		return e.Value.(*session), nil
+		s := e.Value.(*session)
+		s.used = now
+		return s, nil
 	}
 	signed, lease, err := a.src.Lease(id)
 	if err != nil {
@@ -165,12 +197,18 @@ func (a *Auditor) session(id protocol.SessionID) (*session, error) {
 		return nil, err
 	}
 	s := newSession(signed, lease)
+	s.used = now
 	for _, raw := range raws {
 		c, err := stored(raw)
 		if err != nil {
 			return nil, err
 		}
-		s.submit(c) // what follows from it was told when it was stored
+		// What follows from it was told when it was stored.
+		if j := s.judge(c); j.verdict.Status == protocol.ReceiptAccepted {
+			if e := s.take(c, j); c.both {
+				s.facts(e, c.receipt.Hop)
+			}
+		}
 	}
 	a.sessions[id] = a.order.PushBack(s)
 	a.bytes += s.bytes
@@ -186,51 +224,88 @@ func (a *Auditor) Forget(id protocol.SessionID) {
 	}
 }
 
+// Kept says that all is stored that the verdicts so far said, or forgotten: from
+// here on the bytes of receipts are Source's, and so are idle sessions.
+func (a *Auditor) Kept(now time.Time) {
+	for _, list := range a.fresh {
+		for _, e := range list {
+			e.fresh = nil
+		}
+	}
+	clear(a.fresh)
+	a.Rest(now)
+}
+
+// Rest drops idle sessions. Kept does it, too: this is for times without
+// receipts.
+func (a *Auditor) Rest(now time.Time) {
+	for e := a.order.Front(); e != nil; e = a.order.Front() {
+		s := e.Value.(*session)
+		if a.fresh[s] != nil || now.Sub(s.used) <= a.cfg.Idle {
+			break
+		}
+		a.drop(e)
+	}
+	a.shrink(nil)
+}
+
 func (a *Auditor) drop(e *list.Element) {
 	s := e.Value.(*session)
 	a.order.Remove(e)
 	delete(a.sessions, s.lease.Session)
+	delete(a.fresh, s)
 	a.bytes -= s.bytes
 }
 
-// shrink forgets the longest unused sessions but keeps s.
+// shrink drops the longest unused sessions but keeps s, and those with receipts
+// that may not be stored: all of these were used after the others.
 func (a *Auditor) shrink(s *session) {
 	for a.bytes > a.cfg.MaxBytes {
 		e := a.order.Front()
-		if e.Value.(*session) == s {
+		if e == nil {
+			return
+		}
+		if x := e.Value.(*session); x == s || a.fresh[x] != nil {
 			return
 		}
 		a.drop(e)
 	}
 }
 
-// session is all that is known of one session's work.
+// session is what receipts of one session are held against.
 type session struct {
-	signed *protocol.SignedLease
-	lease  *protocol.Lease
-	hash   protocol.Hash
-	hops   [][]*entry // per hop, in ascending sequence
-	bytes  int64
+	lease *protocol.Lease
+	hash  protocol.Hash
+	hops  [][]*entry // per hop, in ascending sequence
+	bytes int64
+	used  time.Time
 }
 
+// entry is a receipt that stands. The lease says the rest of it, see
+// protocol.Receipt.CheckLease.
 type entry struct {
-	*Checked
+	id     protocol.Hash
+	span   protocol.Span
+	both   bool
 	backed bool
+	fresh  *Checked // until it is stored
 }
 
-// entryBytes is about what an entry takes: the bytes, the fields and their texts.
-const entryBytes = protocol.SignedReceiptSize + 900
+// About what memory takes: an entry with its place in a list, a lease, a hop of
+// it with its texts and its list.
+const (
+	entryBytes   = 160
+	sessionBytes = 900
+	hopBytes     = 200
+)
 
 func newSession(signed *protocol.SignedLease, l *protocol.Lease) *session {
-	return &session{
-		signed: signed, lease: l, hash: signed.Hash(), hops: make([][]*entry, len(l.Hops)),
-		bytes: int64(len(signed.Lease))*2 + 1024,
-	}
+	return &session{lease: l, hash: signed.Hash(), hops: make([][]*entry, len(l.Hops)), bytes: sessionBytes + hopBytes*int64(len(l.Hops))}
 }
 
 // at finds the place of a span in a hop's list.
 func (s *session) at(hop int, seq uint32) (int, *entry) {
-	i, ok := slices.BinarySearchFunc(s.hops[hop], seq, func(e *entry, seq uint32) int { return cmp.Compare(e.receipt.Span.Seq, seq) })
+	i, ok := slices.BinarySearchFunc(s.hops[hop], seq, func(e *entry, seq uint32) int { return cmp.Compare(e.span.Seq, seq) })
 	if ok {
 		return i, s.hops[hop][i]
 	}
@@ -246,101 +321,120 @@ func (s *session) get(hop int, seq uint32) *entry {
 	return e
 }
 
-// submit judges a receipt against the lease and the others, and keeps it.
-func (s *session) submit(c *Checked) Verdict {
+// judgement is what a receipt is worth beside the others. Nothing has changed
+// by it.
+type judgement struct {
+	verdict Verdict // without facts and proofs
+	faults  []fault
+	place   int    // in the hop's list
+	old     *entry // what stands for the span
+}
+
+// fault is what a receipt and one that stands show together, or it alone.
+type fault struct {
+	kind  FaultKind
+	hop   int
+	other *entry
+	after bool // other comes behind the receipt
+}
+
+// judge holds a receipt against the lease and the others.
+func (s *session) judge(c *Checked) judgement {
 	r := c.receipt
+	bad := func(err error, f ...fault) judgement { return judgement{verdict: refused(err), faults: f} }
 	if err := r.CheckLease(s.lease, s.hash); err != nil {
-		v := refused(err)
-		v.blame(s, WrongManifest, c)
-		return v
+		return bad(err, fault{kind: WrongManifest})
 	}
 	i, old := s.at(r.Hop, r.Span.Seq)
 	switch {
 	case old == nil:
 	case old.id != c.id:
-		v := refused(protocol.Errorf(protocol.CodeReceiptConflict, "another receipt stands for span %d of hop %d", r.Span.Seq, r.Hop))
-		v.blame(s, Equivocation, old.Checked, c)
-		return v
+		return bad(protocol.Errorf(protocol.CodeReceiptConflict, "another receipt stands for span %d of hop %d", r.Span.Seq, r.Hop),
+			fault{kind: Equivocation, hop: r.Hop, other: old})
 	case old.both || !c.both:
-		return Verdict{ReceiptVerdict: protocol.ReceiptVerdict{Status: protocol.ReceiptRepeat}}
+		return judgement{verdict: Verdict{ReceiptVerdict: protocol.ReceiptVerdict{Status: protocol.ReceiptRepeat}}}
 	}
 	for _, j := range []int{i - 1, i} {
 		if old != nil || j < 0 || j >= len(s.hops[r.Hop]) {
 			continue
 		}
 		other := s.hops[r.Hop][j]
-		a, b := &other.receipt.Span, &r.Span
+		a, b := &other.span, &r.Span
 		if j == i {
 			a, b = b, a
 		}
 		if !a.Before(b) {
-			v := refused(protocol.Errorf(protocol.CodeReceiptConflict, "span %d at [%d,%d) does not follow span %d at [%d,%d)", b.Seq, b.First, b.Last, a.Seq, a.First, a.Last))
-			v.blame(s, DoubleBilling, other.Checked, c)
-			return v
+			return bad(protocol.Errorf(protocol.CodeReceiptConflict, "span %d at [%d,%d) does not follow span %d at [%d,%d)", b.Seq, b.First, b.Last, a.Seq, a.First, a.Last),
+				fault{kind: DoubleBilling, hop: r.Hop, other: other})
 		}
 	}
-	if up := s.get(r.Hop-1, r.Span.Seq); up != nil && up.both && breaks(up.receipt, r) {
-		v := refused(protocol.Errorf(protocol.CodeReceiptConflict, "hop %d signed for another input of span %d than it received", r.Hop, r.Span.Seq))
-		v.blame(s, BrokenChain, up.Checked, c)
-		return v
+	if up := s.get(r.Hop-1, r.Span.Seq); up != nil && up.both && breaks(&up.span, &r.Span) {
+		return bad(protocol.Errorf(protocol.CodeReceiptConflict, "hop %d signed for another input of span %d than it received", r.Hop, r.Span.Seq),
+			fault{kind: BrokenChain, hop: r.Hop - 1, other: up})
 	}
 	if old == nil && len(s.hops[r.Hop]) >= maxSpans {
-		return refused(protocol.Errorf(protocol.CodeRequestTooLarge, "more than %d receipts of one hop", maxSpans))
+		return bad(protocol.Errorf(protocol.CodeRequestTooLarge, "more than %d receipts of one hop", maxSpans))
 	}
-	v := Verdict{ReceiptVerdict: protocol.ReceiptVerdict{Status: protocol.ReceiptAccepted}, Keep: c.raw}
-	if old != nil {
-		old.Checked = c
-	} else {
-		old = &entry{Checked: c}
-		s.hops[r.Hop] = slices.Insert(s.hops[r.Hop], i, old)
-		s.bytes += entryBytes
+	j := judgement{verdict: Verdict{ReceiptVerdict: protocol.ReceiptVerdict{Status: protocol.ReceiptAccepted}}, place: i, old: old}
+	if down := s.get(r.Hop+1, r.Span.Seq); down != nil && c.both && breaks(&r.Span, &down.span) {
+		j.faults = []fault{{kind: BrokenChain, hop: r.Hop + 1, other: down, after: true}}
 	}
-	if down := s.get(r.Hop+1, r.Span.Seq); down != nil && c.both && breaks(r, down.receipt) {
-		v.blame(s, BrokenChain, c, down.Checked)
-	}
-	if c.both {
-		v.Facts = s.facts(old)
-	}
-	return v
+	return j
 }
 
-// breaks reports whether the receipts of a hop and of the next one are about
-// the same frames and disagree on them.
-func breaks(up, down *protocol.Receipt) bool {
-	return up.Span.SameShape(&down.Span) && up.Span.Output != down.Span.Input
+// take keeps a receipt that was accepted.
+func (s *session) take(c *Checked, j judgement) *entry {
+	e := j.old
+	if e == nil {
+		e = &entry{id: c.id, span: c.receipt.Span}
+		s.hops[c.receipt.Hop] = slices.Insert(s.hops[c.receipt.Hop], j.place, e)
+		s.bytes += entryBytes
+	}
+	e.both = c.both
+	return e
+}
+
+// breaks reports whether a hop and the next one signed for the same frames, and
+// disagree on them.
+func breaks(up, down *protocol.Span) bool {
+	return up.SameShape(down) && up.Output != down.Input
 }
 
 // facts tells what a receipt with both signatures proves, and what it backs.
-func (s *session) facts(e *entry) (out []Fact) {
-	seq := e.receipt.Span.Seq
+func (s *session) facts(e *entry, hop int) (out []Fact) {
+	seq := e.span.Seq
 	var next *entry
 	for hop := len(s.hops) - 1; hop >= 0; hop-- {
 		h := s.get(hop, seq)
 		if h == nil || !h.both {
 			break
 		}
-		if next != nil && (!h.receipt.Span.SameShape(&next.receipt.Span) || h.receipt.Span.Output != next.receipt.Span.Input) {
+		if next != nil && (!h.span.SameShape(&next.span) || h.span.Output != next.span.Input) {
 			break
 		}
 		if !h.backed {
 			h.backed = true
-			out = append(out, h.fact())
+			out = append(out, s.fact(h, hop))
 		}
 		next = h
 	}
 	if !e.backed {
-		out = append(out, e.fact())
+		out = append(out, s.fact(e, hop))
 	}
 	slices.Reverse(out)
 	return out
 }
 
-func (e *entry) fact() Fact {
-	r := e.receipt
+func (s *session) fact(e *entry, hop int) Fact {
+	node, receiver := s.lease.Hops[hop].Node, s.lease.Driver
+	if hop+1 < len(s.lease.Hops) {
+		receiver = s.lease.Hops[hop+1].Node
+	}
 	return Fact{
-		Key: workKey(r.Key()), Session: r.Session, Receipt: e.id, Hop: r.Hop, Node: r.Node, Receiver: r.Receiver,
-		Model: r.Model, Layers: r.Layers, Kind: r.Span.Kind, Epoch: r.Span.EpochLast, First: r.Span.First, Last: r.Span.Last,
-		Rows: int(r.Span.Rows), Kept: int(r.Span.Last - r.Span.First), Backed: e.backed, SelfSigned: r.Node == r.Receiver,
+		Key: workKey(protocol.ReceiptKey{Lease: s.hash, Hop: hop, Seq: e.span.Seq}), Session: s.lease.Session, Receipt: e.id, Hop: hop,
+		Node: node, Receiver: receiver, Model: s.lease.Model, Layers: s.lease.Hops[hop].Use,
+		Kind: e.span.Kind, Epoch: e.span.EpochLast, First: e.span.First, Last: e.span.Last,
+		Rows: int(e.span.Rows), Kept: int(e.span.Last - e.span.First), Backed: e.backed, SelfSigned: node == receiver,
 	}
 }
 
@@ -352,11 +446,44 @@ func workKey(k protocol.ReceiptKey) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// blame adds the proof of a fault if the receipts prove one.
-func (v *Verdict) blame(s *session, kind FaultKind, receipts ...*Checked) {
-	raws := make([][]byte, len(receipts))
-	for i, c := range receipts {
-		raws[i] = c.raw
+// prove makes the proofs of faults that c shows, where receipts prove any.
+func (a *Auditor) prove(s *session, c *Checked, faults []fault) (out []*Proof, err error) {
+	for _, f := range faults {
+		signed, _, err := a.src.Lease(s.lease.Session)
+		if err != nil {
+			return nil, err
+		}
+		raws := [][]byte{c.raw}
+		if f.other != nil {
+			raw, err := a.evidence(s, f.hop, f.other)
+			if err != nil {
+				return nil, err
+			}
+			if f.after {
+				raws = append(raws, raw)
+			} else {
+				raws = [][]byte{raw, c.raw}
+			}
+		}
+		out = append(out, prove(f.kind, signed, raws)...)
 	}
-	v.Proofs = append(v.Proofs, prove(kind, s.signed, raws)...)
+	return out, nil
+}
+
+// evidence is the wire form of a receipt that stands, as far signed as it is
+// known to be.
+func (a *Auditor) evidence(s *session, hop int, e *entry) ([]byte, error) {
+	if e.fresh != nil {
+		return e.fresh.raw, nil
+	}
+	raws, err := a.src.SpanReceipts(s.lease.Session, hop, e.span.Seq)
+	if err != nil {
+		return nil, err
+	}
+	for _, raw := range raws {
+		if c, err := stored(raw); err == nil && c.id == e.id && c.both == e.both {
+			return raw, nil
+		}
+	}
+	return nil, protocol.Errorf(protocol.CodeInternal, "the receipt of span %d of hop %d is not stored any more", e.span.Seq, hop)
 }

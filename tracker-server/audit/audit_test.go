@@ -39,6 +39,7 @@ type world struct {
 	signed *protocol.SignedLease
 	stored [][]byte
 	fails  bool
+	group  bool // nothing is stored yet
 }
 
 func newWorld(t testing.TB, hops int) *world {
@@ -73,6 +74,22 @@ func (w *world) Lease(id protocol.SessionID) (*protocol.SignedLease, *protocol.L
 }
 
 func (w *world) Receipts(protocol.SessionID) ([][]byte, error) { return w.stored, nil }
+
+func (w *world) SpanReceipts(_ protocol.SessionID, hop int, seq uint32) (out [][]byte, err error) {
+	if w.fails {
+		return nil, errors.New("disk on fire")
+	}
+	for _, raw := range w.stored {
+		r, err := protocol.ParseReceipt(raw[:protocol.ReceiptSize])
+		if err != nil {
+			return nil, err
+		}
+		if r.Hop == hop && r.Span.Seq == seq {
+			out = append(out, raw)
+		}
+	}
+	return out, nil
+}
 
 // receipt is what hop signs for a span: a chunk of 64 first, then 32 positions
 // each.
@@ -136,16 +153,20 @@ func (w *world) check(raw []byte) *Checked {
 	return c
 }
 
+// now is when submit does it.
+var now = issued.Add(10 * time.Minute)
+
 // submit gives a receipt in and stores what is to be kept.
 func (w *world) submit(a *Auditor, raw []byte) Verdict {
 	w.t.Helper()
 	c := w.check(raw)
-	v := a.Submit(issued.Add(10*time.Minute), c.receipt.Node, c)
+	v := a.Submit(now, c.receipt.Node, c)
 	if (v.Keep != nil) != (v.Status == protocol.ReceiptAccepted) {
 		w.t.Fatalf("%s, but keep %d bytes", v.Status, len(v.Keep))
 	}
-	if v.Keep != nil {
+	if v.Keep != nil && !w.group {
 		w.stored = append(w.stored, v.Keep)
+		a.Kept(now)
 	}
 	return v
 }
@@ -375,12 +396,27 @@ var faults = map[string]struct {
 	}},
 }
 
+// A fault is proven by receipts that came long ago, and by those of one group,
+// of which nothing is stored yet.
 func TestFaults(t *testing.T) {
 	t.Parallel()
+	for _, group := range []bool{false, true} {
+		testFaults(t, group)
+	}
+	if err := RunVerifyProof(filepath.Join(t.TempDir(), "none"), &bytes.Buffer{}); !errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := VerifyProof(make([]byte, maxProof+1)); !errors.Is(err, &protocol.Error{Code: protocol.CodeRequestTooLarge}) {
+		t.Errorf("a large file: %v", err)
+	}
+}
+
+func testFaults(t *testing.T, group bool) {
 	for name, c := range faults {
-		t.Run(name, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, in a group: %t", name, group), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 3)
+			w.group = group
 			a := New(DefaultConfig(), w)
 			raws := c.make(w)
 			var v Verdict
@@ -426,12 +462,6 @@ func TestFaults(t *testing.T) {
 				}
 			}
 		})
-	}
-	if err := RunVerifyProof(filepath.Join(t.TempDir(), "none"), &bytes.Buffer{}); !errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {
-		t.Errorf("no file: %v", err)
-	}
-	if _, err := VerifyProof(make([]byte, maxProof+1)); !errors.Is(err, &protocol.Error{Code: protocol.CodeRequestTooLarge}) {
-		t.Errorf("a large file: %v", err)
 	}
 }
 
@@ -589,61 +619,6 @@ func TestHostileProperty(t *testing.T) {
 	}
 }
 
-// Sessions that are not asked for are forgotten and read again.
-func TestMemoryIsBounded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	m := &manyLeases{world: w, leases: map[protocol.SessionID]*protocol.SignedLease{}}
-	a := New(Config{Keep: time.Hour, MaxBytes: 10 * (entryBytes + 4096)}, m)
-	raw := map[protocol.SessionID][]byte{}
-	for range 60 {
-		w.lease.Session = protocol.NewSessionID()
-		var err error
-		if w.signed, err = protocol.SignLease(w.lease, key("tracker")); err != nil {
-			t.Fatal(err)
-		}
-		m.leases[w.lease.Session] = w.signed
-		raw[w.lease.Session] = w.both(w.receipt(0, 0))
-		c := w.check(raw[w.lease.Session])
-		if v := a.Submit(issued, c.receipt.Node, c); v.Status != protocol.ReceiptAccepted {
-			t.Fatalf("%+v", v)
-		}
-		m.kept = append(m.kept, raw[w.lease.Session])
-	}
-	if len(a.sessions) > 25 || a.order.Len() != len(a.sessions) || a.bytes > a.cfg.MaxBytes {
-		t.Errorf("%d sessions in %d bytes", len(a.sessions), a.bytes)
-	}
-	for id, b := range raw {
-		c := w.check(b)
-		if v := a.Submit(issued, c.receipt.Node, c); v.Status != protocol.ReceiptRepeat {
-			t.Fatalf("session %s: %+v", id, v)
-		}
-	}
-}
-
-type manyLeases struct {
-	*world
-	leases map[protocol.SessionID]*protocol.SignedLease
-	kept   [][]byte
-}
-
-func (m *manyLeases) Lease(id protocol.SessionID) (*protocol.SignedLease, *protocol.Lease, error) {
-	if signed := m.leases[id]; signed != nil {
-		l, err := signed.Verify(signed.Key, time.Time{})
-		return signed, l, err
-	}
-	return nil, nil, protocol.Errorf(protocol.CodeSessionUnknown, "no session")
-}
-
-func (m *manyLeases) Receipts(id protocol.SessionID) (out [][]byte, err error) {
-	for _, raw := range m.kept {
-		if r, err := protocol.ParseReceipt(raw[:protocol.ReceiptSize]); err == nil && r.Session == id {
-			out = append(out, raw)
-		}
-	}
-	return out, nil
-}
-
 // FuzzSubmit: bytes of any kind beside an honest session get a code and change
 // nothing; what is accepted keeps the session's rules.
 func FuzzSubmit(f *testing.F) {
@@ -743,7 +718,6 @@ func TestForget(t *testing.T) {
 	a := New(DefaultConfig(), w)
 	w.submit(a, w.both(w.receipt(0, 0)))
 	tail := w.check(w.both(w.receipt(1, 0)))
-	now := issued.Add(10 * time.Minute)
 	for range 2 {
 		v := a.Submit(now, node("h1"), tail) // not stored
 		if v.Status != protocol.ReceiptAccepted || len(v.Facts) != 2 || !v.Facts[0].Backed || !v.Expires.Equal(w.lease.Expires) {

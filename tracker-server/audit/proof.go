@@ -184,7 +184,7 @@ var judges = map[FaultKind]func(l *protocol.Lease, culprit protocol.NodeID, c []
 		switch {
 		case up.receipt.Hop+1 != down.receipt.Hop || !up.both || up.receipt.Receiver != culprit || down.receipt.Node != culprit:
 			return innocent("the accused has not signed for both sides of its hop")
-		case up.receipt.Span.Seq != down.receipt.Span.Seq || !breaks(up.receipt, down.receipt):
+		case up.receipt.Span.Seq != down.receipt.Span.Seq || !breaks(&up.receipt.Span, &down.receipt.Span):
 			return innocent("the receipts do not contradict each other")
 		}
 		return down.receipt.Hop, fmt.Sprintf("signed that it received %s in span %d, and that it worked on %s",

@@ -147,6 +147,17 @@ func (in *Intake) Prune(ctx context.Context) (sessions int, err error) {
 	return in.cfg.Store.PruneReceipts(ctx, in.cfg.Now().Add(-in.cfg.Audit.Keep-settleTime))
 }
 
+// Rest lets go of what only receipts need that come soon. Judging does it, too:
+// this is for times without receipts. It never waits.
+func (in *Intake) Rest() {
+	select {
+	case in.pen <- struct{}{}:
+		in.auditor.Rest(in.cfg.Now())
+		<-in.pen
+	default: // somebody judges
+	}
+}
+
 // batch is what one node sent in one message.
 type batch struct {
 	from    protocol.NodeID
@@ -306,6 +317,7 @@ func (in *Intake) judge(ctx context.Context, group []*batch) error {
 	g := in.ask(group)
 	err := in.keep(ctx, g)
 	if err == nil {
+		in.auditor.Kept(in.cfg.Now())
 		return nil
 	}
 	for id := range g.sessions {

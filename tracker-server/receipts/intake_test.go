@@ -339,3 +339,55 @@ func TestPrune(t *testing.T) {
 	w.restart()
 	w.send("lease_expired", nodeID(0), r.Span(0, 0)) // not taken anew
 }
+
+// TestLateReceiptsAfterRest: what the intake needs of a session it reads again,
+// once, whatever comes to a session that everybody had done with.
+func TestLateReceiptsAfterRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	reads := 0
+	w.db.set(func(what string, _ []store.Receipt) error {
+		if what == "session" {
+			reads++
+		}
+		return nil
+	}, nil)
+	o := w.own(0)
+	r := w.session(2, 4)
+	w.send("accepted", nodeID(0), r.Span(0, 0), r.Span(0, 1))
+	w.send("accepted", r.Lease.Driver, r.Span(1, 0))
+	if reads != 1 {
+		t.Errorf("the session was read %d times at first", reads)
+	}
+	w.want(o, store.Held, worth(1))
+	lie := r.Receipt(0, 1)
+	lie.Span.Output[0]++
+	for i, step := range []struct {
+		want  string
+		from  int
+		raw   []byte
+		reads int
+	}{
+		{"repeat", 0, r.Span(0, 0), 2},
+		{"accepted", 1, r.Span(1, 1), 3},
+		{"receipt_conflict", 0, r.Half(lie).Encode(), 5}, // its proof has the lease in it
+	} {
+		before := reads
+		w.Rest()
+		w.send("repeat", nodeID(0), r.Span(0, 0))
+		if reads != before {
+			t.Errorf("step %d: the session was forgotten too early", i)
+		}
+		w.pass(audit.DefaultConfig().Idle + time.Second)
+		w.Rest()
+		w.send(step.want, nodeID(step.from), step.raw)
+		if reads != step.reads {
+			t.Errorf("step %d: the session was read %d times, want %d", i, reads, step.reads)
+		}
+	}
+	w.want(o, store.Held, worth(2))
+	if p, err := w.db.Proofs(t.Context(), 0, 5); err != nil || len(p) != 1 || p[0].Culprit != nodeID(0) || p[0].Kind != string(audit.Equivocation) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	w.check()
+}

@@ -41,3 +41,8 @@ func (s *source) Lease(id protocol.SessionID) (*protocol.SignedLease, *protocol.
 func (s *source) Receipts(id protocol.SessionID) ([][]byte, error) {
 	return s.store.Receipts(s.ctx, id)
 }
+
+// SpanReceipts implements audit.Source.
+func (s *source) SpanReceipts(id protocol.SessionID, hop int, seq uint32) ([][]byte, error) {
+	return s.store.SpanReceipts(s.ctx, id, hop, seq)
+}

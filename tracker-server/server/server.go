@@ -263,6 +263,7 @@ func (s *Server) tickLoop() {
 		case <-t.C:
 			s.core.tick()
 			s.core.audits.Tick(s.ctx)
+			s.core.receipts.Rest()
 		}
 	}
 }

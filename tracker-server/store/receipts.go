@@ -16,6 +16,8 @@ type Receipts interface {
 	AddReceipts(ctx context.Context, rs []Receipt, ps []Proof) error
 	// Receipts lists a session's receipts in the order in which they were stored.
 	Receipts(ctx context.Context, s protocol.SessionID) ([][]byte, error)
+	// SpanReceipts lists those of one hop and number, the half-signed one first.
+	SpanReceipts(ctx context.Context, s protocol.SessionID, hop int, seq uint32) ([][]byte, error)
 	// PruneReceipts forgets the receipts of sessions whose lease ended before t,
 	// some sessions at a time, and reports how many sessions there were.
 	PruneReceipts(ctx context.Context, t time.Time) (sessions int, err error)

@@ -76,9 +76,18 @@ func addSigned(ctx context.Context, tx *direct.Conn, rs []store.Receipt) error {
 
 // Receipts implements store.Receipts.
 func (s *Store) Receipts(ctx context.Context, id protocol.SessionID) ([][]byte, error) {
+	return s.raws(ctx, `SELECT raw FROM receipts WHERE session = ? ORDER BY place`, string(id))
+}
+
+// SpanReceipts implements store.Receipts.
+func (s *Store) SpanReceipts(ctx context.Context, id protocol.SessionID, hop int, seq uint32) ([][]byte, error) {
+	return s.raws(ctx, `SELECT raw FROM receipts WHERE session = ? AND hop = ? AND seq = ? ORDER BY both`, string(id), hop, int64(seq))
+}
+
+func (s *Store) raws(ctx context.Context, query string, args ...any) ([][]byte, error) {
 	var out [][]byte
 	err := s.view(ctx, func(c *direct.Conn) error {
-		rows, err := c.QueryContext(ctx, `SELECT raw FROM receipts WHERE session = ? ORDER BY place`, string(id))
+		rows, err := c.QueryContext(ctx, query, args...)
 		if err != nil {
 			return err
 		}

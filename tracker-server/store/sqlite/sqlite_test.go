@@ -17,6 +17,7 @@ import (
 
 	"neuron/engine/protocol"
 	"neuron/tracker-server/store"
+	"neuron/tracker-server/store/sqlite/direct"
 	"neuron/tracker-server/store/storetest"
 )
 
@@ -49,6 +50,40 @@ func TestDSN(t *testing.T) {
 		if got := dsn(path, "NORMAL"); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s...", path, got, want)
 		}
+	}
+}
+
+// TestPageCachesAreSmall: SQLite's own 2 MB for each of all connections that
+// read, and 16 MB to write, made the tracker's memory grow with its database.
+func TestPageCachesAreSmall(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "t.db"))
+	defer s.Close()
+	size := func(row interface{ Scan(...any) error }) (kib int64) {
+		t.Helper()
+		if err := row.Scan(&kib); err != nil || kib >= 0 {
+			t.Fatalf("a cache of %d pages, %v", kib, err)
+		}
+		return -kib
+	}
+	const q = "PRAGMA cache_size"
+	sum := size(s.writer.QueryRowContext(t.Context(), q))
+	if sum != writerCache {
+		t.Errorf("the writer's cache has %d KiB", sum)
+	}
+	var kib int64
+	if err := s.view(t.Context(), func(c *direct.Conn) error {
+		kib = size(c.QueryRowContext(t.Context(), q))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if other := size(s.read.QueryRowContext(t.Context(), q)); other != kib {
+		t.Errorf("the caches of two readers have %d and %d KiB", kib, other)
+	}
+	sum += (maxViews + readers) * kib
+	if sum > 8<<10 {
+		t.Errorf("all caches have %d KiB", sum)
 	}
 }
 

@@ -51,6 +51,18 @@ func receipts(t *testing.T, open Opener) {
 	wantReceipts(t, s, "s-1", a, half, b, full)
 	wantReceipts(t, s, "s-2", other)
 	wantReceipts(t, s, "s-3")
+	for _, x := range []struct {
+		session protocol.SessionID
+		hop     int
+		seq     uint32
+		want    []store.Receipt
+	}{{"s-1", 0, 0, []store.Receipt{half, full}}, {"s-1", 1, 7, []store.Receipt{a}}, {"s-2", 0, 0, []store.Receipt{other}}, {"s-1", 1, 0, nil}, {"s-3", 0, 0, nil}} {
+		got, err := s.SpanReceipts(t.Context(), x.session, x.hop, x.seq)
+		must(t, err)
+		if !slices.EqualFunc(x.want, got, func(r store.Receipt, raw []byte) bool { return slices.Equal(r.Raw, raw) }) {
+			t.Errorf("span %d of hop %d of %s: %q", x.seq, x.hop, x.session, got)
+		}
+	}
 
 	// More sessions than one transaction of the pruning takes.
 	var many, want []store.Receipt
