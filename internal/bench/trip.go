@@ -228,10 +228,9 @@ func (t *seamTrip) send() error {
 // take is called with what comes back.
 func (t *seamTrip) take(f *protocol.Frame) {
 	var err error
-	switch {
-	case f.Kind == protocol.KindError:
+	if f.Kind == protocol.KindError {
 		err = f.Err()
-	default:
+	} else {
 		t.times = append(t.times, time.Since(t.began))
 		if t.left--; t.left > 0 {
 			err = t.send()
