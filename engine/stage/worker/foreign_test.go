@@ -43,6 +43,32 @@ func TestIdleStageReadsLoadWithItsPings(t *testing.T) {
 	}
 }
 
+// The owner of an idle stage was woken every second to hear the same.
+func TestIdleOwnerIsNotWokenForTheSame(t *testing.T) {
+	t.Parallel()
+	w := &Worker{log: slog.New(slog.DiscardHandler), loads: make(chan float64, 1)}
+	l := w.newForeign()
+	defer l.close()
+	for i, c := range []struct {
+		v    float64
+		idle bool
+		told bool
+	}{
+		{0.02, true, true}, // the first
+		{0.05, true, false},
+		{0.05, false, true}, // threads are chosen by it now
+		{0.1, true, false},
+		{0.16, true, true}, // it creeps
+		{1.2, true, true},
+		{0, true, true},
+	} {
+		l.tell(c.v, c.idle)
+		if told := len(w.loads) == 1; told != c.told || told && <-w.loads != c.v {
+			t.Errorf("reading %d of %g cores, idle %t: told %t", i, c.v, c.idle, told)
+		}
+	}
+}
+
 // A stage pings every second whether it computes or not, also when its load
 // cannot be read.
 func TestPingsComeEverySecond(t *testing.T) {
