@@ -38,10 +38,10 @@ type meteredSession struct {
 
 // Send counts rows that the stage has taken.
 func (m meteredSession) Send(ctx context.Context, f *protocol.Frame) error {
-	rows, in, counts := int64(f.Rows), int64(protocol.HeaderSize+len(f.Payload)), f.Kind.Rows()
-	err := m.StageSession.Send(ctx, f) // f is the stage's now
-	if err == nil && counts {
-		m.book.Add(rows, in+rows*m.out)
+	err := m.StageSession.Send(ctx, f)
+	if err == nil && f.Kind.Rows() {
+		rows := int64(f.Rows)
+		m.book.Add(rows, int64(protocol.HeaderSize+len(f.Payload))+rows*m.out)
 	}
 	return err
 }
