@@ -36,14 +36,14 @@ type StageOpen struct {
 	// In is what rows bring besides hidden states, Out what they take along to
 	// the next hop.
 	In, Out protocol.Sideband
-	// Deliver takes what the stage produces for the session, in the order of
-	// execution: for each row frame an ack, and then either the rows for the next
-	// hop (same kind, position, epoch and flags; the ids of a verify frame and the
-	// sideband Out too) or, on the tail, a token frame when FlagSample was set, for
-	// a verify frame one more for each guess that was right, all but the last with
-	// FlagMore. When the stage ends the session by itself, one error frame comes
-	// last. A nil frame says that nothing follows; it comes once, after Close
-	// before that returns.
+	// Deliver takes what the stage produces for the session; nil: nobody does. In
+	// the order of execution that is, for each row frame, an ack, and then either
+	// the rows for the next hop (same kind, position, epoch and flags; the ids of a
+	// verify frame and the sideband Out too) or, on the tail, a token frame when
+	// FlagSample was set, for a verify frame one more for each guess that was
+	// right, all but the last with FlagMore. When the stage ends the session by
+	// itself, one error frame comes last. A nil frame says that nothing follows; it
+	// comes once, after Close before that returns.
 	//
 	// The stage calls it on a goroutine that may serve all of its sessions, one
 	// call at a time: it does not wait for anybody, and calls nothing of the

@@ -115,6 +115,9 @@ func (p *Process) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession
 	if o.Use.First != p.first {
 		return nil, protocol.Errorf(protocol.CodeRangeInvalid, "layers %s do not start at %d", o.Use, p.first)
 	}
+	if o.Deliver == nil {
+		o.Deliver = func(*protocol.Frame) {}
+	}
 	s := &session{p: p, take: o.Deliver, opened: make(chan wire.Opened, 1), ended: make(chan struct{}), freed: make(chan struct{})}
 	p.mu.Lock()
 	s.slot = p.nextSlot

@@ -211,6 +211,9 @@ func (s *Stage) Open(ctx context.Context, o seam.StageOpen) (seam.StageSession, 
 	if o.Context > s.cells {
 		return nil, protocol.Errorf(protocol.CodeKVBudget, "%d cells asked, %d free", o.Context, s.cells)
 	}
+	if o.Deliver == nil {
+		o.Deliver = func(*protocol.Frame) {}
+	}
 	s.cells -= o.Context
 	s.opened++
 	sess := &session{

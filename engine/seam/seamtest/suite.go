@@ -26,6 +26,7 @@ const suiteContext = 256
 func StageSuite(t *testing.T, mk func() seam.Stage) {
 	t.Run("capability", func(t *testing.T) { testCapability(t, mk()) })
 	t.Run("open and close", func(t *testing.T) { testOpenClose(t, mk()) })
+	t.Run("open for nobody", func(t *testing.T) { testOpenForNobody(t, mk()) })
 	t.Run("open refusals", func(t *testing.T) { testOpenRefusals(t, mk()) })
 	t.Run("prefill in chunks and decode", func(t *testing.T) { testPrefillDecode(t, mk()) })
 	t.Run("two sessions", func(t *testing.T) { testTwoSessions(t, mk()) })
@@ -88,6 +89,24 @@ func testOpenClose(t *testing.T, s seam.Stage) {
 		if err := r.s.Send(t.Context(), r.rows(protocol.KindPrefill, 0, 0, 1, 0)); err == nil {
 			t.Error("send after close succeeded")
 		}
+	}
+}
+
+// A session whose frames nobody takes, opened to see whether it could be.
+func testOpenForNobody(t *testing.T, s seam.Stage) {
+	c := s.Capability()
+	o := seam.StageOpen{Session: protocol.NewSessionID(), Use: c.Loaded, Context: min(suiteContext, c.MaxContext)}
+	if c.Tail {
+		o.Sampler = &protocol.Sampler{}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	got, err := s.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
