@@ -11,8 +11,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"syscall"
 
+	"neuron/engine/stage"
 	"neuron/internal/bench"
 )
 
@@ -25,6 +28,9 @@ func mainStatus() int {
 	if len(os.Args) == 2 && os.Args[1] == "peer" {
 		return status(bench.Peer(ctx, os.Stdin, os.Stdout))
 	}
+	if err := startAgain(); err != nil {
+		return status(err)
+	}
 	var o bench.Options
 	flag.StringVar(&o.Model, "model", bench.Model1B, "1b, or tiny for a quick look")
 	flag.StringVar(&o.Only, "only", "", "measure only parts that match this regular expression")
@@ -34,6 +40,22 @@ func mainStatus() int {
 	flag.StringVar(&o.Guide, "guide", "assets/model/guide-q8_0.gguf", "the bundled model")
 	flag.Parse()
 	return status(run(ctx, o, *doc))
+}
+
+// startAgain replaces this process by one with the environment of stages, unless
+// it has that: what is measured here beside them has to have its memory from the
+// system as they do. It returns only with an error, or when there is nothing to do.
+func startAgain() error {
+	lacks := func(v string) bool { return !slices.Contains(os.Environ(), v) }
+	if runtime.GOOS == "windows" || !slices.ContainsFunc(stage.LibraryEnv, lacks) {
+		return nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	// Of a name that stands twice the first counts.
+	return fmt.Errorf("start again: %w", syscall.Exec(exe, os.Args, slices.Concat(stage.LibraryEnv, os.Environ())))
 }
 
 func run(ctx context.Context, o bench.Options, doc string) error {
