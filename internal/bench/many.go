@@ -12,7 +12,9 @@ import (
 )
 
 // batches runs several sessions on one stage, in turns with a loop that decodes
-// the same number of sequences in one call, and with one session.
+// the same number of sequences in one call, and with one session. Each session
+// has ended once and begun again, as those of clients do all the time: a stage
+// that has seen many gives them room in one pool.
 func (r *run) batches(ctx context.Context) error {
 	s := r.s
 	const most, prompt = 16, 16
@@ -44,12 +46,19 @@ func (r *run) batches(ctx context.Context) error {
 			x.Close()
 		}
 	}()
-	for i := range most {
+	for range most {
 		x, err := n.Open(ctx, cells, whole)
 		if err != nil {
 			return err
 		}
 		open = append(open, x)
+	}
+	for i, x := range open {
+		x.Close()
+		if x, err = n.Open(ctx, cells, whole); err != nil {
+			return err
+		}
+		open[i] = x
 		if _, err := x.Prefill(ids, prompt, 1); err != nil {
 			return err
 		}

@@ -16,9 +16,14 @@ const (
 	// poolCells bounds the cells that one pool makes at once: making one
 	// touches all its memory, so a long context gets a pool of its own.
 	poolCells = 16384
-	// poolSeqs is the most sequences per pool; kernels work in groups of four
-	// rows, and unused sequences cost their memory.
+	// poolSeqs is the most sequences of a size's first pool; kernels work in groups
+	// of four rows, and unused sequences cost their memory.
 	poolSeqs = 4
+	// mostSeqs and grownCells bound pools that are made while sessions of their
+	// size run, which shows that their sequences are wanted: sessions share calls
+	// only within a pool.
+	mostSeqs   = 16
+	grownCells = 2 * poolCells
 )
 
 // pool is KV state for sessions of one size; its context is made when a session
@@ -119,7 +124,7 @@ func (st *state) reserve(context int, exits bool, k *kept) (*pool, int, error) {
 		return nil, 0, protocol.Errorf(protocol.CodeKVBudget, "%d cells need %d bytes of KV memory; the largest session that fits now has %d cells", cells, perSeq, fits).
 			With("fits", strconv.Itoa(fits))
 	}
-	seqs := poolSize(cells, perSeq, slack)
+	seqs := poolSize(cells, st.running(cells, exits), perSeq, slack)
 	if p := st.idlePool(cells, seqs, exits, prefer); p != nil {
 		p.empty = time.Time{}
 		st.countMemory()
@@ -129,11 +134,26 @@ func (st *state) reserve(context int, exits bool, k *kept) (*pool, int, error) {
 	return p, 0, err
 }
 
-// poolSize is how many sequences a new pool gets: more than one, so that
-// sessions of one size share calls, as long as half of the free memory is left
-// for sessions of other sizes.
-func poolSize(cells int, perSeq, slack int64) int {
+// running is how many sessions of a size there are, apart from those that have a
+// sequence of a larger one.
+func (st *state) running(cells int, exits bool) (n int) {
+	for _, p := range st.pools {
+		if p.run.Cells() == cells && p.run.Exits() == exits {
+			n += p.used()
+		}
+	}
+	return n
+}
+
+// poolSize is how many sequences a new pool gets where so many sessions of its
+// size run: more than one, so that sessions of one size share calls, and room for
+// all of them, so that they come together in it as they end and others begin; as
+// long as half of the free memory is left for sessions of other sizes.
+func poolSize(cells, running int, perSeq, slack int64) int {
 	seqs := min(poolSeqs, max(1, poolCells/cells))
+	if running >= poolSeqs {
+		seqs = min(1<<bits.Len(uint(running)), mostSeqs, max(1, grownCells/cells))
+	}
 	for seqs > 1 && int64(seqs)*perSeq > slack/2 {
 		seqs /= 2
 	}
@@ -208,11 +228,20 @@ func (st *state) idlePool(cells, seqs int, exits bool, prefer *pool) (best *pool
 }
 
 // freeSequence finds the smallest free sequence with at least so many cells in
-// a pool with sessions, of equals the one in prefer.
+// a pool with sessions, of equals the one in prefer, else in the pool with most
+// sequences.
 func (st *state) freeSequence(cells int, exits bool, prefer *pool) (best *pool, seq int) {
+	better := func(p *pool) bool {
+		switch {
+		case best == nil || p.run.Cells() != best.run.Cells():
+			return best == nil || p.run.Cells() < best.run.Cells()
+		case p == prefer || best == prefer:
+			return p == prefer
+		}
+		return len(p.seqs) > len(best.seqs)
+	}
 	for _, p := range st.pools {
-		c := p.run.Cells()
-		if p.idle() || p.run.Exits() != exits || c < cells || best != nil && (c > best.run.Cells() || c == best.run.Cells() && p != prefer) {
+		if p.idle() || p.run.Exits() != exits || p.run.Cells() < cells || !better(p) {
 			continue
 		}
 		if id, ok := p.lowestFree(); ok {

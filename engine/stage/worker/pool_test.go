@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -266,5 +267,58 @@ func TestEmptyPoolIsFreedInAMinute(t *testing.T) {
 				t.Errorf("%d pools after %v, want %d", len(st.pools), c.after, c.pools)
 			}
 		})
+	}
+}
+
+// TestManySessionsComeTogether: sessions share calls only within a pool, so one
+// that is made while others of its size run has room for all of them, and they
+// get there as they end and begin again. A lone client gets a small one.
+func TestManySessionsComeTogether(t *testing.T) {
+	st := headOfGuide(t, 1000)
+	st.cfg.KVBudget = 256 * minCells * st.cfg.KVBytesPerCell
+	g := &poolGame{t: t, st: st, exit: func() int { return 4 }}
+	sizes := func() (out []int) {
+		for _, p := range st.pools {
+			out = append(out, len(p.seqs))
+		}
+		return out
+	}
+	g.try(512)
+	if got := sizes(); !slices.Equal(got, []int{poolSeqs}) {
+		t.Errorf("pools of %v sequences for one session", got)
+	}
+	const sessions = 8
+	for len(g.open) < sessions {
+		g.try(512)
+	}
+	if got := sizes(); !slices.Equal(got, []int{poolSeqs, 2 * poolSeqs}) {
+		t.Errorf("pools of %v sequences for %d sessions", got, sessions)
+	}
+	for range sessions {
+		g.close(0)
+		g.try(512)
+	}
+	together := 0
+	for _, s := range st.sessions {
+		if len(s.pool.seqs) == 2*poolSeqs {
+			together++
+		}
+	}
+	if together != sessions {
+		t.Errorf("%d of %d sessions are in one pool", together, sessions)
+	}
+	// More memory than half of what is left is not taken for it.
+	st.cfg.KVBudget = st.held() + 8*2*minCells*st.cfg.KVBytesPerCell
+	for len(g.open) < sessions+1 {
+		g.try(512)
+	}
+	if got := sizes(); slices.Max(got) > 2*poolSeqs {
+		t.Errorf("pools of %v sequences beside little memory", got)
+	}
+	for len(g.open) > 0 {
+		g.close(0)
+	}
+	if free := g.free(); free != st.cfg.KVBudget {
+		t.Errorf("%d bytes are free without sessions, the budget is %d", free, st.cfg.KVBudget)
 	}
 }

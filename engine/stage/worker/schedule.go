@@ -16,7 +16,7 @@ import (
 //     rows waiting, and whose sequence ids join it without a gap;
 //   - else one prefill frame of one session, in turn by slot; also before decode
 //     rows when these have had as much time since the last slice as a slice may
-//     take (shareTime): sessions that never leave the stage idle would keep
+//     take (share): sessions that never leave the stage idle would keep
 //     every prompt waiting for ever.
 //
 // No group with a time means to wait for rows until then (see gather.go), no
@@ -24,7 +24,7 @@ import (
 func (st *state) next(now time.Time) (group []*session, until time.Time) {
 	oldest, prefill := oldestRows(st.sessions), nextPrefill(st.sessions, st.turn)
 	switch {
-	case oldest == nil || prefill != nil && st.sinceSlice >= shareTime:
+	case oldest == nil || prefill != nil && st.sinceSlice >= st.share():
 		return prefill, until
 	case prefill == nil: // else its next slice brings the sessions together
 		if until = st.gather(oldest, now); now.Before(until) {

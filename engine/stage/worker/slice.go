@@ -16,8 +16,12 @@ import (
 // which other kernels run.
 
 const (
-	// shareTime is what a slice may take while others decode.
-	shareTime = 200 * time.Millisecond
+	// shareTime is what a slice may take while others decode, shareSteps how many
+	// of the stage's steps if that is longer: where the weights are read for longer
+	// than shareTime, a slice would have one row, and a prompt would take as long as
+	// an answer of its length.
+	shareTime  = 200 * time.Millisecond
+	shareSteps = 2
 	// fullRows is where the attention kernel for long chunks begins; slices
 	// are multiples of it when they can be, and then give the same bits.
 	fullRows = 64
@@ -59,6 +63,11 @@ func (p *pace) took(d time.Duration, rows int) {
 	}
 }
 
+// share is what a slice may take here while others decode.
+func (st *state) share() time.Duration {
+	return max(shareTime, shareSteps*time.Duration(st.stepMicros)*time.Microsecond)
+}
+
 // slice is the number of rows of s's front frame that the next call runs.
 func (st *state) slice(s *session, now time.Time) int {
 	q := s.queue[0]
@@ -72,7 +81,7 @@ func (st *state) slice(s *session, now time.Time) int {
 	if s.pace.short == 0 {
 		s.pace.short = st.pace.short
 	}
-	return min(left, s.pace.rows(left >= fullRows, st.pace.ratio()))
+	return min(left, s.pace.rows(st.share(), left >= fullRows, st.pace.ratio()))
 }
 
 // ratio is what a row of a long slice costs over one of a short slice, at most:
@@ -84,11 +93,11 @@ func (p *pace) ratio() float64 {
 	return min(1, p.long/p.short)
 }
 
-// rows is how many rows take about shareTime, at least one; a multiple of
+// rows is how many rows take about so long, at least one; a multiple of
 // fullRows when that is possible and wanted. By the ratio, long slices are gone
 // back to when one was slow by accident.
-func (p *pace) rows(long bool, ratio float64) int {
-	share := float64(shareTime.Microseconds())
+func (p *pace) rows(took time.Duration, long bool, ratio float64) int {
+	share := float64(took.Microseconds())
 	short := p.short
 	if short == 0 {
 		short = p.long * shortCost

@@ -99,17 +99,17 @@ func TestSlicesFollowTheirOwnSession(t *testing.T) {
 func TestSlowSliceIsBelievedSoon(t *testing.T) {
 	t.Parallel()
 	p := pace{long: 8000, short: 10000}
-	if n := p.rows(true, 1); n != 20 {
+	if n := p.rows(shareTime, true, 1); n != 20 {
 		t.Fatalf("%d rows, want 20", n)
 	}
 	p.took(800*time.Millisecond, 20)
-	if n := p.rows(true, 1); n != 8 {
+	if n := p.rows(shareTime, true, 1); n != 8 {
 		t.Errorf("%d rows after a slow slice, want 8", n)
 	}
 	for range 20 {
 		p.took(40*time.Millisecond, 4)
 	}
-	if n := p.rows(true, 1); n != 16 {
+	if n := p.rows(shareTime, true, 1); n != 16 {
 		t.Errorf("%d rows after quick slices, want 16", n)
 	}
 }
@@ -120,16 +120,42 @@ func TestLongSlicesAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	known := pace{long: 2500, short: 6000}
 	p := known
-	if n := p.rows(true, known.ratio()); n != 64 {
+	if n := p.rows(shareTime, true, known.ratio()); n != 64 {
 		t.Fatalf("%d rows, want 64", n)
 	}
 	p.took(64*10*time.Millisecond, 64)
 	p.short = 0
-	if n := p.rows(true, known.ratio()); n >= fullRows {
+	if n := p.rows(shareTime, true, known.ratio()); n >= fullRows {
 		t.Errorf("%d rows after a slow slice", n)
 	}
 	p.took(12*6*time.Millisecond, 12)
-	if n := p.rows(true, known.ratio()); n != 64 {
+	if n := p.rows(shareTime, true, known.ratio()); n != 64 {
 		t.Errorf("%d rows when short slices are quick, want 64", n)
+	}
+}
+
+// TestPromptOnASlowStageIsNotOneRowPerCall: slices were 200 ms also where a step
+// takes longer, which made each of them a single row.
+func TestPromptOnASlowStageIsNotOneRowPerCall(t *testing.T) {
+	t.Parallel()
+	const step, row, prompt = 300 * time.Millisecond, 8 * time.Millisecond, 1024
+	now := time.Unix(1000, 0)
+	s := prefilling(prompt, 0)
+	st := &state{sessions: map[uint32]*session{1: s, 2: {slot: 2}}, cfg: wire.Load{ChunkRows: prompt}, stepMicros: step.Microseconds()}
+	st.pace.took(step+64*row, 64)
+	calls, longest := 0, time.Duration(0)
+	for done := 0; done < prompt; calls++ {
+		st.sessions[2].decoded = now
+		s.queue[0].done = done
+		n := st.slice(s, now)
+		took := step + time.Duration(n)*row
+		st.sliced(s, uint32(done), took, n)
+		now, done, longest = now.Add(took+step), done+n, max(longest, took)
+	}
+	if calls > prompt/16 {
+		t.Errorf("%d calls for %d rows", calls, prompt)
+	}
+	if longest > 2*st.share() {
+		t.Errorf("a slice took %s, more than twice its share of %s", longest, st.share())
 	}
 }
