@@ -19,11 +19,12 @@ const (
 	// poolSeqs is the most sequences of a size's first pool; kernels work in groups
 	// of four rows, and unused sequences cost their memory.
 	poolSeqs = 4
-	// mostSeqs and grownCells bound pools that are made while sessions of their
+	// mostSeqs and grownBytes bound pools that are made while sessions of their
 	// size run, which shows that their sequences are wanted: sessions share calls
-	// only within a pool.
+	// only within a pool. Making one holds up those sessions, by half a second or
+	// so for each GiB.
 	mostSeqs   = 16
-	grownCells = 2 * poolCells
+	grownBytes = 1 << 30
 )
 
 // pool is KV state for sessions of one size; its context is made when a session
@@ -150,9 +151,13 @@ func (st *state) running(cells int, exits bool) (n int) {
 // all of them, so that they come together in it as they end and others begin; as
 // long as half of the free memory is left for sessions of other sizes.
 func poolSize(cells, running int, perSeq, slack int64) int {
-	seqs := min(poolSeqs, max(1, poolCells/cells))
+	first := min(poolSeqs, max(1, poolCells/cells))
+	seqs := first
 	if running >= poolSeqs {
-		seqs = min(1<<bits.Len(uint(running)), mostSeqs, max(1, grownCells/cells))
+		seqs = min(1<<bits.Len(uint(running)), mostSeqs)
+	}
+	for seqs > first && int64(seqs)*perSeq > grownBytes {
+		seqs /= 2
 	}
 	for seqs > 1 && int64(seqs)*perSeq > slack/2 {
 		seqs /= 2

@@ -322,3 +322,31 @@ func TestManySessionsComeTogether(t *testing.T) {
 		t.Errorf("%d bytes are free without sessions, the budget is %d", free, st.cfg.KVBudget)
 	}
 }
+
+func TestPoolSizes(t *testing.T) {
+	t.Parallel()
+	const plenty = 64 << 30
+	for _, c := range []struct {
+		name           string
+		cells, running int
+		perSeq, slack  int64
+		want           int
+	}{
+		{"first of its size", 1024, 0, 1 << 20, plenty, 4},
+		{"first, long context", 8192, 0, 1 << 20, plenty, 2},
+		{"first, longer than a pool", 32768, 0, 1 << 20, plenty, 1},
+		{"a few run", 1024, 3, 1 << 20, plenty, 4},
+		{"four run", 1024, 4, 1 << 20, plenty, 8},
+		{"seven run", 1024, 7, 1 << 20, plenty, 8},
+		{"eight run", 1024, 8, 1 << 20, plenty, 16},
+		{"many run", 1024, 100, 1 << 20, plenty, 16},
+		{"many run, a GiB", 4096, 100, 100 << 20, plenty, 8},
+		{"many run, as large as the first", 4096, 100, 2 << 30, plenty, 4},
+		{"half of the memory is left", 1024, 8, 1 << 20, 16 << 20, 8},
+		{"memory for one", 1024, 8, 1 << 20, 1 << 20, 1},
+	} {
+		if got := poolSize(c.cells, c.running, c.perSeq, c.slack); got != c.want {
+			t.Errorf("%s: %d sequences, want %d", c.name, got, c.want)
+		}
+	}
+}
