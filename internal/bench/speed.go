@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -26,8 +27,9 @@ func cellsOf(context int) int {
 }
 
 // speed compares routes of one and two hops with libllama, prefill with one
-// chunk in flight and decode, stages of two threads that run one at a time.
-func (r *run) speed(ctx context.Context) error {
+// chunk in flight and decode, stages of two threads that run one at a time. What
+// the cut alone costs stands beside them.
+func (r *run) speed(ctx context.Context) (err error) {
 	s := r.s
 	a, err := r.alone(r.model, s.shape.Layers, s.threads)
 	if err != nil {
@@ -43,6 +45,11 @@ func (r *run) speed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c, err := r.loadChain(ctx, cellsOf(s.context))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
 	whole, err := r.node(ctx, r.model, "all", s.threads)
 	if err != nil {
 		return err
@@ -63,7 +70,11 @@ func (r *run) speed(ctx context.Context) error {
 	defer two.Close()
 
 	ids := rig.Prompt(s.prompt)
+	if err := c.prefill(ids, s.chunk); err != nil {
+		return err
+	}
 	var pre, dec [2]report.Pairs
+	var both report.Pairs
 	for i := range s.prefills + 1 {
 		ids := ids
 		if i == 0 { // touches memory for the first time
@@ -88,6 +99,13 @@ func (r *run) speed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		cut, err := c.decode(s.block)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			both.Add(base, cut)
+		}
 		for k, x := range []*rig.Route{one, two} {
 			t, err := x.Decode(s.block, nil)
 			if err != nil {
@@ -106,6 +124,7 @@ func (r *run) speed(ctx context.Context) error {
 		r.rep.AtLeast(name+", decode, of libllama alone", dec[k].Speed(), target, rates(&dec[k], s.block))
 		r.rep.AtLeast(name+", prefill, one chunk in flight, of libllama alone", pre[k].Speed(), target, rates(&pre[k], s.prompt))
 	}
+	r.rep.Add(report.Row{Name: "two stages in this process, decode, of libllama alone", Figure: fmt.Sprintf("%.3f", both.Speed()), OK: true, Note: rates(&both, s.block)})
 	one.Close()
 	two.Close()
 	return r.forget(parts...)
