@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,19 +71,21 @@ type child struct {
 var childEnv = []string{"PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "NEURON_LOG", "NEURON_LLAMA_DIR", "GGML_VK_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
 
 // LibraryEnv is what a process that loads libllama starts with: the library reads
-// it when it is loaded, the C library before that.
-var LibraryEnv = []string{
-	"GGML_NO_BACKTRACE=1", // else ggml_abort runs gdb when it is installed
-	// Without a fixed threshold glibc keeps blocks of up to 32 MiB for itself
-	// after their first free (mallopt(3)): an empty pool's memory would not go
-	// back to the system. Other systems ignore both.
-	"MALLOC_MMAP_THRESHOLD_=1048576",
-	"MALLOC_TRIM_THRESHOLD_=4194304",
-	// Weights and KV memory in pages of 2 MiB where the kernel gives them on
-	// request (glibc 2.35 and later; others ignore it). A step reads every page of
-	// its weights; in small ones it pays for each whenever the kernel or a
-	// hypervisor has looked which pages are in use (docs/decisions/0016).
-	"GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+// it when it is loaded, the C library before that. The caller may change it.
+func LibraryEnv() []string {
+	return []string{
+		"GGML_NO_BACKTRACE=1", // else ggml_abort runs gdb when it is installed
+		// Without a fixed threshold glibc keeps blocks of up to 32 MiB for itself
+		// after their first free (mallopt(3)): an empty pool's memory would not go
+		// back to the system. Other systems ignore both.
+		"MALLOC_MMAP_THRESHOLD_=1048576",
+		"MALLOC_TRIM_THRESHOLD_=4194304",
+		// Weights and KV memory in pages of 2 MiB where the kernel gives them on
+		// request (glibc 2.35 and later; others ignore it). A step reads every page of
+		// its weights; in small ones it pays for each whenever the kernel or a
+		// hypervisor has looked which pages are in use (docs/decisions/0016).
+		"GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+	}
 }
 
 // oneProcessor is for a stage. One goroutine at a time is all that it needs while
@@ -102,7 +103,7 @@ func startChild(ctx context.Context, s Spawn, load wire.Load, handle func(*proto
 	c := &child{spawn: s, began: time.Now(), handle: handle, done: make(chan struct{}), stderr: lastwords.New(stderrKept)}
 	c.cmd = exec.Command(s.Exe, s.Args...)
 	c.cmd.Stderr = c.stderr
-	c.cmd.Env = append(slices.Clone(LibraryEnv), oneProcessor)
+	c.cmd.Env = append(LibraryEnv(), oneProcessor)
 	for _, k := range childEnv {
 		if v, ok := os.LookupEnv(k); ok {
 			c.cmd.Env = append(c.cmd.Env, k+"="+v)

@@ -47,7 +47,7 @@ func mainStatus() int {
 // system as they do. It returns only with an error, or when there is nothing to do.
 func startAgain() error {
 	lacks := func(v string) bool { return !slices.Contains(os.Environ(), v) }
-	if runtime.GOOS == "windows" || !slices.ContainsFunc(stage.LibraryEnv, lacks) {
+	if runtime.GOOS == "windows" || !slices.ContainsFunc(stage.LibraryEnv(), lacks) {
 		return nil
 	}
 	exe, err := os.Executable()
@@ -55,7 +55,7 @@ func startAgain() error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	// Of a name that stands twice the first counts.
-	return fmt.Errorf("start again: %w", syscall.Exec(exe, os.Args, slices.Concat(stage.LibraryEnv, os.Environ())))
+	return fmt.Errorf("start again: %w", syscall.Exec(exe, os.Args, slices.Concat(stage.LibraryEnv(), os.Environ())))
 }
 
 func run(ctx context.Context, o bench.Options, doc string) error {
