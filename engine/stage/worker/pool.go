@@ -21,8 +21,8 @@ const (
 	poolSeqs = 4
 	// mostSeqs and grownBytes bound pools that are made while sessions of their
 	// size run, which shows that their sequences are wanted: sessions share calls
-	// only within a pool. Making one holds up those sessions, by half a second or
-	// so for each GiB.
+	// only within a pool. Making one touches its memory and holds up those sessions
+	// meanwhile.
 	mostSeqs   = 16
 	grownBytes = 1 << 30
 )
@@ -238,8 +238,10 @@ func (st *state) idlePool(cells, seqs int, exits bool, prefer *pool) (best *pool
 func (st *state) freeSequence(cells int, exits bool, prefer *pool) (best *pool, seq int) {
 	better := func(p *pool) bool {
 		switch {
-		case best == nil || p.run.Cells() != best.run.Cells():
-			return best == nil || p.run.Cells() < best.run.Cells()
+		case best == nil:
+			return true
+		case p.run.Cells() != best.run.Cells():
+			return p.run.Cells() < best.run.Cells()
 		case p == prefer || best == prefer:
 			return p == prefer
 		}
